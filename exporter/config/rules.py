@@ -1,0 +1,229 @@
+"""What types cannot say: the rules between values, and the frozen `Config` that comes out."""
+
+import ssl
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar
+from urllib.parse import urlsplit
+
+from exporter.apikey import ApiKey, ApiKeyError
+from exporter.config import document, schema
+from exporter.config.problems import ConfigError, Problem, shown
+from exporter.config.walker import Walker
+from exporter.model import Labels, LoopsOptions, ModelOptions, Target
+
+_T = TypeVar("_T")
+_TAKEN_LABELS = frozenset(
+    {
+        *("workspace", "model_id", "deployment_id", "loops_deployment_id"),
+        *("model_name", "environment", "base_model", "kind"),
+        *("node_id", "gpu_rank", "quantile", "status", "stat", "replica", "gpu", "condition", "le"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """The timing of all targets; durations in seconds."""
+
+    interval: float
+    timeout: float
+    concurrency: int
+    stale_after: float
+    max_sample_age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One API key and its targets. `api_url` has no trailing slash."""
+
+    name: str
+    api_url: str
+    key: ApiKey
+    requests_per_second: float
+    ca_file: Path | None
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A whole configuration, valid as it stands: no target twice, every key at hand."""
+
+    poll: Poll
+    workspaces: tuple[Workspace, ...]
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        return tuple(target for workspace in self.workspaces for target in workspace.targets)
+
+
+def load(path: Path, environ: Mapping[str, str]) -> Config:
+    """The configuration in a YAML file; ConfigError with every problem found.
+
+    API keys come from `environ` and from files; relative paths start at the file's own folder.
+    """
+    walker = Walker()
+    raw = walker.struct(document.read(path), schema.Config)
+    config = _Builder(walker, raw, path.parent, environ).config()
+    if walker.problems:
+        raise ConfigError([Problem(*problem) for problem in walker.problems.items()])
+    return config
+
+
+class _Builder:
+    """Judges and converts in one go; what it returns is good only if the walker has no problems."""
+
+    def __init__(self, walker: Walker, raw: schema.Config, folder: Path, environ: Mapping[str, str]) -> None:
+        self._given = walker.given
+        self._refuse = walker.refuse
+        self._raw = raw
+        self._folder = folder
+        self._environ = environ
+
+    def config(self) -> Config:
+        poll = self._poll(self._raw.poll)
+        workspaces = _placed("workspaces", self._raw.workspaces)
+        self._unique((f"{path}.name", each.name) for path, each in workspaces)
+        built = tuple(self._workspace(path, each) for path, each in workspaces)
+        if not workspaces:
+            self._refuse("no workspace to poll: write at least one", "workspaces")
+        if not any(each.models or each.loops for each in self._raw.workspaces):
+            lists = [f"{path}.{name}" for path, _ in workspaces for name in ("models", "loops")]
+            self._refuse("nothing to poll: write an entry under models or loops", "workspaces", *lists)
+        return Config(poll, tuple(each for each in built if each is not None))
+
+    def _poll(self, raw: schema.Poll) -> Poll:
+        timing = Poll(
+            interval=self._seconds("poll.interval", raw.interval),
+            timeout=self._seconds("poll.timeout", raw.timeout),
+            concurrency=raw.concurrency,
+            stale_after=self._seconds("poll.stale_after", raw.stale_after),
+            max_sample_age=self._seconds("poll.max_sample_age", raw.max_sample_age),
+        )
+        interval = f"the interval ({raw.interval})"
+        if timing.timeout > timing.interval:
+            message = f"{raw.timeout} is longer than {interval} and would outlast a poll's turn: write less"
+            self._refuse(message, "poll.timeout", "poll.interval")
+        if timing.stale_after < timing.interval:
+            message = f"{raw.stale_after} is shorter than {interval} and series would flicker: write more"
+            self._refuse(message, "poll.stale_after", "poll.interval")
+        return timing
+
+    def _workspace(self, path: str, raw: schema.Workspace) -> Workspace | None:
+        models, loops = _placed(f"{path}.models", raw.models), _placed(f"{path}.loops", raw.loops)
+        targets = {place: self._model(place, each, raw.name) for place, each in models}
+        targets |= {place: self._loops(place, each, raw.name) for place, each in loops}
+        self._unique((place, target.key) for place, target in targets.items())
+        url = self._url(f"{path}.api_url", raw.api_url)
+        ca_file = self._ca_file(f"{path}.ca_file", raw.ca_file)
+        key = self._key(path, raw)
+        if key is None:
+            return None
+        return Workspace(raw.name, url, key, raw.requests_per_second, ca_file, tuple(targets.values()))
+
+    def _key(self, path: str, raw: schema.Workspace) -> ApiKey | None:
+        env, file = f"{path}.api_key_env", f"{path}.api_key_file"
+        if raw.api_key_env and raw.api_key_file:
+            self._refuse("stands beside api_key_env: keep one of the two", file, env)
+        try:
+            if raw.api_key_env:
+                return ApiKey.from_env(raw.api_key_env, self._environ.get(raw.api_key_env))
+            if raw.api_key_file:
+                return ApiKey.from_file(self._folder / raw.api_key_file)
+        except ApiKeyError as error:
+            self._refuse(str(error), env if raw.api_key_env else file)
+        message = "is missing: name the environment variable that holds the key, or write api_key_file"
+        self._refuse(message, env, file, f"{path}.api_key")
+        return None
+
+    def _url(self, path: str, raw: str) -> str:
+        try:
+            _ = urlsplit(raw).port
+        except ValueError:
+            self._refuse(f"{shown(raw)} has an impossible address or port: write one that exists", path)
+        return raw.rstrip("/")
+
+    def _ca_file(self, path: str, raw: str) -> Path | None:
+        if not raw:
+            return None
+        file = self._folder / raw
+        try:
+            ssl.create_default_context(cafile=file)
+        except OSError as error:
+            reason = "holds no PEM certificate" if isinstance(error, ssl.SSLError) else error.strerror
+            self._refuse(f"{shown(raw)}: {reason}, write the path of a PEM file", path)
+        return file
+
+    def _model(self, path: str, raw: schema.Model, workspace: str) -> Target:
+        window, delay = self._span(path, raw)
+        if raw.mode == "current":
+            self._spanless(path)
+        else:
+            self._fresh(path, raw)
+        if raw.mode == "series":
+            self._within_a_week(path, window + delay)
+        options = ModelOptions(raw.mode, window, delay, self._metrics(f"{path}.metrics", raw))
+        return Target(workspace, raw.model_id, raw.deployment_id, options, self._labels(path, raw))
+
+    def _loops(self, path: str, raw: schema.Loops, workspace: str) -> Target:
+        window, delay = self._span(path, raw)
+        self._fresh(path, raw)
+        self._within_a_week(path, window + delay)
+        step = self._seconds(f"{path}.step", raw.step)
+        if step % 1:
+            self._refuse(f"{raw.step} is not a whole number of seconds: write 1s or more", f"{path}.step")
+        if step > window:
+            message = f"{raw.step} is longer than the window ({raw.window}): write less"
+            self._refuse(message, f"{path}.step", f"{path}.window")
+        options = LoopsOptions(window, int(step), delay)
+        return Target(workspace, "", raw.deployment_id, options, self._labels(path, raw))
+
+    def _span(self, path: str, raw: schema.Entry) -> tuple[float, float]:
+        return self._seconds(f"{path}.window", raw.window, "7d"), schema.seconds(raw.delay)
+
+    def _spanless(self, path: str) -> None:
+        for place in (f"{path}.window", f"{path}.delay"):
+            if place in self._given:
+                self._refuse("mode current knows no window: take this out, or choose another mode", place)
+
+    def _fresh(self, path: str, raw: schema.Entry) -> None:
+        oldest = self._raw.poll.max_sample_age
+        if schema.seconds(raw.delay) >= schema.seconds(oldest):
+            message = f"{raw.delay} makes every value older than poll.max_sample_age ({oldest}): write less"
+            self._refuse(message, f"{path}.delay", "poll.max_sample_age")
+
+    def _within_a_week(self, path: str, span: float) -> None:
+        if span > schema.seconds("7d"):
+            message = "window and delay add up to more than 7d, the most the API answers: write less"
+            self._refuse(message, f"{path}.window", f"{path}.delay")
+
+    def _seconds(self, path: str, text: str, most: str = "1y") -> float:
+        length = schema.seconds(text)
+        if not 0 < length <= schema.seconds(most):
+            self._refuse(f"{text} is not above 0s and at most {most}: write a duration that is", path)
+        return length
+
+    def _metrics(self, path: str, raw: schema.Model) -> Literal["all", "default"] | tuple[str, ...]:
+        if not raw.metrics:
+            self._refuse("is an empty list: name a metric, or write all or default", path)
+        if not isinstance(raw.metrics, str):
+            self._unique((f"{path}[{index}]", name) for index, name in enumerate(raw.metrics))
+        return raw.metrics
+
+    def _labels(self, path: str, raw: schema.Entry) -> Labels:
+        for name in raw.labels:
+            if name.startswith("__") or name in _TAKEN_LABELS:
+                message = f"{name} is a label that Prometheus or the exporter sets: choose another name"
+                self._refuse(message, f"{path}.labels.{name}")
+        return tuple(raw.labels.items())
+
+    def _unique(self, entries: Iterable[tuple[str, Hashable]]) -> None:
+        first: dict[Hashable, str] = {}
+        for path, what in entries:
+            if first.setdefault(what, path) != path:
+                self._refuse(f"the same as {first[what]}: keep one of the two", path)
+
+
+def _placed(path: str, entries: Iterable[_T]) -> list[tuple[str, _T]]:
+    return [(f"{path}[{index}]", entry) for index, entry in enumerate(entries)]

@@ -1,0 +1,1 @@
+"""All knowledge of the Baseten management API; knows no Prometheus client and no scheduler."""

@@ -1,0 +1,80 @@
+"""What one poll's answers yield, gathered value by value: nothing bad costs anything good."""
+
+import math
+from collections import Counter
+from typing import Literal, get_args
+
+from exporter.model import Family, Labels, Sample
+
+DropReason = Literal[
+    "null",  # the API has no value: the normal case of an idle deployment
+    "not_a_number",  # a boolean, a string, a list or an object
+    "not_finite",  # NaN or an infinity
+    "too_old",  # older than max_sample_age
+    "bad_timestamp",  # a time that cannot be read, or lies in the future
+    "bad_label",  # a label that is no text
+    "misaligned",  # values and label_sets do not line up: the whole descriptor is lost
+    "duplicate",  # two sources land on one series: the first wins
+]
+DROP_REASONS: tuple[DropReason, ...] = get_args(DropReason)
+
+
+class Harvest:
+    """Gathers samples into families; a value's time lies from `oldest` to `latest`.
+
+    `dropped` counts what was lost and why, `duplicates` names the series that came twice, and
+    `newest` is the time of the newest value kept.
+    """
+
+    def __init__(self, oldest: float, latest: float = math.inf) -> None:
+        self.dropped: Counter[DropReason] = Counter()
+        self.duplicates: list[str] = []
+        self.newest: float | None = None
+        self._oldest = oldest
+        self._latest = latest
+        self._families: dict[str, dict[Labels, Sample]] = {}
+        self._help: dict[str, str] = {}
+
+    def add(
+        self, name: str, help_text: str, labels: Labels, raw: object, time: float, scale: float = 1.0
+    ) -> None:
+        """Take one raw value times `scale`, or count why not. `labels` are sorted by name."""
+        value = self._number(raw, scale)
+        if value is None:
+            return
+        if not self._oldest <= time <= self._latest:
+            self.dropped["too_old" if time < self._oldest else "bad_timestamp"] += 1
+            return
+        samples = self._families.setdefault(name, {})
+        if labels in samples:
+            self.dropped["duplicate"] += 1
+            self.duplicates.append(f"{name}{dict(labels)}")
+            return
+        self._help.setdefault(name, help_text)
+        samples[labels] = Sample(labels, value)
+        if self.newest is None or time > self.newest:
+            self.newest = time
+
+    def drop(self, reason: DropReason, count: int = 1) -> None:
+        self.dropped[reason] += count
+
+    def families(self) -> list[Family]:
+        return [
+            Family(name, self._help[name], tuple(samples.values()))
+            for name, samples in self._families.items()
+        ]
+
+    def _number(self, raw: object, scale: float) -> float | None:
+        if raw is None:
+            self.dropped["null"] += 1
+        elif type(raw) is not float and type(raw) is not int:
+            self.dropped["not_a_number"] += 1
+        else:
+            try:
+                value = raw * scale
+            except OverflowError:  # an integer beyond what a float holds
+                value = math.inf
+            if math.isfinite(value):
+                return value
+            self.dropped["not_finite"] += 1
+        return None

@@ -1,0 +1,148 @@
+"""The exporter's own metrics, in a registry of their own.
+
+They accumulate, where the targets' values are replaced; per-target ones come from the store.
+"""
+
+import platform
+from collections.abc import Iterable
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+)
+
+from exporter import __version__
+from exporter.baseten.client import ENDPOINTS
+from exporter.baseten.errors import REASONS, Reason
+from exporter.baseten.harvest import DROP_REASONS, DropReason
+from exporter.model import KINDS, Kind
+
+_POLL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_REQUEST_BUCKETS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Telemetry:
+    """Everything the exporter counts about itself; the one place that names these metrics."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+        self._polls = self._counter("polls", "Polls that ran", "workspace", "kind")
+        self._failures = self._counter("poll_failures", "Polls that failed", "workspace", "kind", "reason")
+        self._skipped = self._counter(
+            "polls_skipped",
+            "Polls not started because the one before still ran or the API had asked for a pause",
+            "workspace",
+            "kind",
+        )
+        self._durations = self._histogram(
+            "poll_duration_seconds", "Duration of polls", _POLL_BUCKETS, "workspace", "kind"
+        )
+        self._requests = self._counter(
+            "api_requests",
+            "Requests to the Baseten API; code is the HTTP status, or why there was none",
+            "workspace",
+            "endpoint",
+            "code",
+        )
+        self._request_durations = self._histogram(
+            "api_request_duration_seconds",
+            "Duration of requests to the Baseten API",
+            _REQUEST_BUCKETS,
+            "workspace",
+            "endpoint",
+        )
+        self._waits = self._counter(
+            "api_rate_limit_wait_seconds",
+            "Time polls waited to keep requests_per_second",
+            "workspace",
+            "endpoint",
+        )
+        self._dropped = self._counter(
+            "dropped_samples", "Values in answers that were not exposed, null ones included", "reason"
+        )
+        self._reload_ok = self._gauge(
+            "config_last_reload_successful", "Whether the last config load succeeded"
+        )
+        self._reload_time = self._gauge(
+            "config_last_reload_success_timestamp_seconds", "Time of the last successful config load"
+        )
+        info = self._gauge(
+            "build_info", "Version of the exporter and its Python", "version", "python_version"
+        )
+        info.labels(__version__, platform.python_version()).set(1)
+        for reason in DROP_REASONS:
+            self._dropped.labels(reason)
+        self._known: frozenset[tuple[str, Kind]] = frozenset()
+
+    def watch(self, workspaces: Iterable[str]) -> None:
+        """Start the known series of these workspaces at 0, and forget those of all others."""
+        known = {(workspace, kind) for workspace in workspaces for kind in KINDS}
+        for workspace, kind in known:
+            for metric in (self._polls, self._skipped, self._durations):
+                metric.labels(workspace, kind)
+            for reason in REASONS:
+                self._failures.labels(workspace, kind, reason)
+        for workspace in {workspace for workspace, _ in known}:
+            for endpoint in ENDPOINTS:
+                self._waits.labels(workspace, endpoint)
+                self._request_durations.labels(workspace, endpoint)
+        for workspace in {workspace for workspace, _ in self._known - known}:
+            self._forget(workspace)
+        self._known = frozenset(known)
+
+    def polled(self, workspace: str, kind: Kind, seconds: float, reason: Reason | None) -> None:
+        """Count one poll that ran; `reason` is why it failed, None where it did not."""
+        self._polls.labels(workspace, kind).inc()
+        self._durations.labels(workspace, kind).observe(seconds)
+        if reason is not None:
+            self._failures.labels(workspace, kind, reason).inc()
+
+    def skipped(self, workspace: str, kind: Kind, count: int = 1) -> None:
+        self._skipped.labels(workspace, kind).inc(count)
+
+    def dropped(self, reason: DropReason, count: int) -> None:
+        self._dropped.labels(reason).inc(count)
+
+    def requested(self, workspace: str, endpoint: str, code: str, seconds: float) -> None:
+        self._requests.labels(workspace, endpoint, code).inc()
+        self._request_durations.labels(workspace, endpoint).observe(seconds)
+
+    def waited(self, workspace: str, endpoint: str, seconds: float) -> None:
+        self._waits.labels(workspace, endpoint).inc(seconds)
+
+    def loaded(self, now: float, *, good: bool) -> None:
+        """Note the outcome of reading the config; `now` in seconds since the epoch."""
+        self._reload_ok.set(good)
+        if good:
+            self._reload_time.set(now)
+
+    def _forget(self, workspace: str) -> None:
+        for metric in (
+            self._polls,
+            self._failures,
+            self._skipped,
+            self._durations,
+            self._requests,
+            self._request_durations,
+            self._waits,
+        ):
+            metric.remove_by_labels({"workspace": workspace})
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"baseten_exporter_{name}", f"{text}.", labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"baseten_exporter_{name}", f"{text}.", labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(
+            f"baseten_exporter_{name}", f"{text}.", labels, buckets=buckets, registry=self.registry
+        )

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs clean
 
 demo: .venv/.runtime
 	$(BIN)/baseten-exporter demo $(ARGS)
@@ -17,6 +17,9 @@ lint: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: .venv/.dev
+	$(BIN)/python -m tools.metrics_page
 
 clean:
 	rm -rf .venv build dist *.egg-info .coverage htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,170 @@
+"""The command line, nothing else."""
+
+import argparse
+import os
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from exporter import __version__, app, budget, demo
+from exporter.config import ConfigError, load
+from exporter.diagnosis import diagnose
+from exporter.exposition import Format, blocks
+from exporter.logs import Redactor, configure
+from exporter.web.server import listen
+
+Arguments = argparse.Namespace
+Environment = Mapping[str, str]
+Command = Callable[[Arguments, Environment, Redactor], int]
+
+_LEVELS = ("debug", "info", "warning", "error")
+_DEFAULT = "(default: %(default)s)"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Return the exit status: 0, or 1 for a bad config or a failed poll; bad usage exits with 2."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or (words[0].startswith("--") and words[0] not in ("--help", "--version")):
+        words.insert(0, "run")
+    arguments = _parser().parse_args(words)
+    redactor = Redactor()
+    configure(arguments.log_level, arguments.log_format, redactor)
+    try:
+        status: int = arguments.command(arguments, os.environ, redactor)
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return status
+
+
+def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
+    return app.run(_settings(arguments, arguments.config_file), environ, redactor, _listener(arguments))
+
+
+def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
+    del redactor  # nothing is asked, so no key is used
+    config = load(arguments.config_file, environ)
+    for target in config.targets:
+        print(target)
+    print(f"{len(config.targets)} targets, every {config.poll.interval:g} s")
+    for each in budget.budgets(config):
+        print(
+            f"workspace {each.workspace}, {each.endpoint}: {each.targets} targets, "
+            f"{each.per_minute:.1f} requests/minute, {each.share_of_rate:.1%} of requests_per_second, "
+            f"{each.share_of_limit:.1%} of the API's limit"
+        )
+        if each.exceeded:
+            print("  more than requests_per_second allows: polls will be late or skipped")
+    return 0
+
+
+def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
+    exporter = app.Exporter(lambda: load(arguments.config_file, environ), redactor)
+    targets = exporter.config.targets
+    with ThreadPoolExecutor(exporter.config.poll.concurrency) as pool:
+        outcomes = list(pool.map(exporter.poller.poll, targets))
+    for part in blocks((entry.pieces for entry in exporter.store.view()[1]), Format.TEXT):
+        sys.stdout.write(part.decode())
+    sys.stdout.flush()
+    for target, outcome in zip(targets, outcomes, strict=True):
+        if outcome is None:
+            print(f"{target}: not polled, since the API asked for a pause (429)", file=sys.stderr)
+            continue
+        names = exporter.poller.apis[target.workspace].names
+        print(*diagnose(outcome, time.time(), names), sep="\n", file=sys.stderr)
+    exporter.close()
+    return 0 if all(outcome is not None and outcome.reason is None for outcome in outcomes) else 1
+
+
+def _demo(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
+    listener = _listener(arguments)
+    with demo.simulator(arguments.targets) as simulator, tempfile.TemporaryDirectory() as folder:
+        config_file = Path(folder, "config.yaml")
+        config_file.write_text(demo.config(simulator), encoding="utf-8")
+        port = listener.getsockname()[1]
+        print(f"metrics:     http://localhost:{port}{arguments.telemetry_path}")
+        print(f"status page: http://localhost:{port}/")
+        print(f"simulator:   {simulator.url} (its key: {simulator.key})", flush=True)
+        environ = {**environ, demo.KEY_VARIABLE: simulator.key}
+        return app.run(_settings(arguments, config_file), environ, redactor, listener)
+
+
+def _settings(arguments: Arguments, config_file: Path) -> app.Settings:
+    return app.Settings(config_file, arguments.telemetry_path, arguments.enable_lifecycle)
+
+
+def _listener(arguments: Arguments) -> socket.socket:
+    address = arguments.listen_address
+    try:
+        return listen(address)
+    except (OSError, ValueError) as error:
+        sys.exit(f"cannot listen on --web.listen-address={address}: {error}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "baseten-exporter", description="Prometheus exporter for Baseten.", allow_abbrev=False
+    )
+    parser.add_argument("--version", action="version", version=f"baseten-exporter {__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def add(name: str, command: Command, summary: str, log_level: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        sub.set_defaults(command=command)
+        sub.add_argument("--log.level", dest="log_level", default=log_level, choices=_LEVELS, help=_DEFAULT)
+        sub.add_argument(
+            "--log.format", dest="log_format", default="logfmt", choices=("logfmt", "json"), help=_DEFAULT
+        )
+        return sub
+
+    run = add("run", _run, "Poll, and serve /metrics (the default command).", "info")
+    once = add("once", _once, "Poll everything once; print the metrics, and a diagnosis per target.", "error")
+    check = add("check", _check, "Validate the config; print what would be polled and its cost.", "warning")
+    show = add("demo", _demo, "Poll a simulated Baseten API; no key needed.", "info")
+    for sub in (run, once, check):
+        _add_config(sub)
+    for sub in (run, show):
+        _add_web(sub)
+    show.add_argument("--targets", type=int, help="size of the simulated organization (one of everything)")
+    return parser
+
+
+def _add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--config.file",
+        dest="config_file",
+        type=Path,
+        default=Path("config.yaml"),
+        metavar="FILE",
+        help=_DEFAULT,
+    )
+
+
+def _add_web(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--web.listen-address", dest="listen_address", default=":10310", metavar="[HOST]:PORT", help=_DEFAULT
+    )
+    parser.add_argument(
+        "--web.telemetry-path",
+        dest="telemetry_path",
+        default="/metrics",
+        type=_path,
+        metavar="PATH",
+        help=_DEFAULT,
+    )
+    parser.add_argument(
+        "--web.enable-lifecycle",
+        dest="enable_lifecycle",
+        action="store_true",
+        help="allow POST /-/reload to read the config again (SIGHUP always does)",
+    )
+
+
+def _path(text: str) -> str:
+    if not text.startswith("/") or text == "/":
+        raise argparse.ArgumentTypeError(f"{text!r} is not a path such as /metrics")
+    return text

@@ -1,0 +1,1 @@
+"""When polls happen, and what their failures do."""

@@ -1,0 +1,1 @@
+"""The serving side: reads the store, never calls the API."""

@@ -1,0 +1,85 @@
+"""How many requests a configuration costs."""
+
+import pytest
+
+from exporter.apikey import ApiKey
+from exporter.baseten.client import LOOPS_METRICS, MODEL_METRICS
+from exporter.budget import budgets, requests_per_minute
+from exporter.config import Config, Poll, Workspace
+from exporter.model import LoopsOptions, ModelOptions, Target
+
+GAUGE, COUNTER = "baseten_replicas_active", "baseten_inference_requests_total"
+Options = ModelOptions | LoopsOptions
+
+
+def workspace(name: str, rate: float, *options: Options) -> Workspace:
+    targets = tuple(
+        Target(name, "" if isinstance(each, LoopsOptions) else "m", f"d{number}", each)
+        for number, each in enumerate(options)
+    )
+    return Workspace(name, "http://api", ApiKey("test", "key"), rate, None, targets)
+
+
+def config(*workspaces: Workspace, interval: float = 60) -> Config:
+    return Config(Poll(interval, 10, 4, 300, 600), workspaces)
+
+
+@pytest.mark.parametrize(
+    ("options", "requests"),
+    [
+        (ModelOptions("auto"), 2),
+        (ModelOptions("auto", metrics="default"), 2),
+        (ModelOptions("auto", metrics=(GAUGE, COUNTER)), 2),
+        (ModelOptions("auto", metrics=(GAUGE,)), 1),
+        (ModelOptions("auto", metrics=(COUNTER,)), 1),
+        (ModelOptions("auto", metrics=("unheard_of",)), 1),
+        (ModelOptions("current"), 1),
+        (ModelOptions("summary"), 1),
+        (ModelOptions("series"), 1),
+        (LoopsOptions(), 1),
+    ],
+    ids=str,
+)
+def test_a_poll_costs_what_its_options_ask(options: Options, requests: int) -> None:
+    assert requests_per_minute(config(workspace("team", 20, options))) == requests
+
+
+@pytest.mark.parametrize(("interval", "per_minute"), [(60, 2.0), (15, 8.0), (120, 1.0), (3600, 2 / 60)])
+def test_the_cost_follows_the_interval(interval: float, per_minute: float) -> None:
+    assert requests_per_minute(
+        config(workspace("team", 20, ModelOptions()), interval=interval)
+    ) == pytest.approx(per_minute)
+
+
+def test_each_workspace_and_endpoint_has_a_budget_of_its_own() -> None:
+    red = workspace("red", 10, ModelOptions(), ModelOptions("current"), LoopsOptions())
+    blue = workspace("blue", 1, LoopsOptions())
+    assert [
+        (each.workspace, each.endpoint, each.targets, each.per_minute) for each in budgets(config(red, blue))
+    ] == [
+        ("red", MODEL_METRICS, 2, 3.0),
+        ("red", LOOPS_METRICS, 1, 1.0),
+        ("blue", LOOPS_METRICS, 1, 1.0),
+    ]
+
+
+def test_a_workspace_without_targets_costs_nothing() -> None:
+    assert budgets(config(workspace("idle", 10))) == []
+
+
+@pytest.mark.parametrize(
+    ("targets", "rate", "share_of_rate", "share_of_limit", "exceeded"),
+    [
+        (30, 10, 0.1, 0.01, False),
+        (300, 10, 1.0, 0.1, False),
+        (301, 10, 301 / 300, 0.1003333, True),
+        (60, 0.5, 4.0, 0.02, True),
+    ],
+)
+def test_shares_are_of_the_own_rate_and_of_the_apis_limit(
+    targets: int, rate: float, share_of_rate: float, share_of_limit: float, *, exceeded: bool
+) -> None:
+    (budget,) = budgets(config(workspace("team", rate, *[ModelOptions()] * targets)))
+    assert budget.share_of_rate == pytest.approx(share_of_rate)
+    assert budget.share_of_limit == pytest.approx(share_of_limit)
+    assert budget.exceeded is exceeded

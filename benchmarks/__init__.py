@@ -1,0 +1,1 @@
+"""What the exporter costs, measured beside its peers: `python -m benchmarks [--smoke] [--write]`."""

@@ -1,6 +1,7 @@
 """The demo: a simulated Baseten API, and the config of an exporter that polls it as the real one."""
 
 import json
+import time
 
 from exporter.simulator import Simulator, World
 
@@ -10,7 +11,8 @@ _INTERVAL = "15s"
 
 def simulator(targets: int | None) -> Simulator:
     """An organization with one of everything, or with so many targets."""
-    return Simulator(World.demo() if targets is None else World.sized(targets), key="demo-key-no-secret")
+    world = World.demo(start=time.time()) if targets is None else World.sized(targets)
+    return Simulator(world, key="demo-key-no-secret")
 
 
 def config(api: Simulator) -> str:

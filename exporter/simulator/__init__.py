@@ -2,8 +2,9 @@
 
 from exporter.simulator.api import Request, Response
 from exporter.simulator.faults import FAULTS, Fault
+from exporter.simulator.organization import TargetId
 from exporter.simulator.server import Simulator
 from exporter.simulator.wire import Wire
-from exporter.simulator.world import TargetId, World
+from exporter.simulator.world import World
 
 __all__ = ["FAULTS", "Fault", "Request", "Response", "Simulator", "TargetId", "Wire", "World"]

@@ -8,8 +8,8 @@ from typing import Literal
 from zlib import crc32
 
 from exporter.simulator.catalogue import Metric, Series
+from exporter.simulator.organization import Deployment, Trainer
 from exporter.simulator.signals import STATUSES, Span, answered
-from exporter.simulator.world import Deployment, Trainer
 
 Mode = Literal["CURRENT", "SUMMARY", "SERIES"]
 MODES: tuple[Mode, ...] = ("CURRENT", "SUMMARY", "SERIES")
@@ -62,6 +62,7 @@ def _descriptor(deployment: Deployment, metric: Metric) -> Json:
 
 
 def _values(deployment: Deployment, metrics: Sequence[Metric], mode: Mode, step: Window) -> list[Values]:
+    replicas = deployment.active_replicas
     start, end, now = step.start / 1000, step.end / 1000, step.now / 1000
     span = deployment.traffic.span(start, end, now)
     instant = deployment.traffic.span(end, end, now) if mode == "CURRENT" else span
@@ -70,9 +71,7 @@ def _values(deployment: Deployment, metrics: Sequence[Metric], mode: Mode, step:
         phase = sum(deployment.traffic.phases) + crc32(metric.name.encode())
         seen = instant if metric.kind == "GAUGE" else span
         numbered = enumerate(_series(deployment, metric))
-        values.append(
-            [metric.value(each, phase + GOLDEN_ANGLE * n, seen, deployment.replicas) for n, each in numbered]
-        )
+        values.append([metric.value(each, phase + GOLDEN_ANGLE * n, seen, replicas) for n, each in numbered])
     return values
 
 

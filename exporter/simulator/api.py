@@ -12,7 +12,8 @@ from urllib.parse import parse_qs, urlsplit
 from exporter.simulator import answers, listings
 from exporter.simulator.answers import MODES, Mode, Window
 from exporter.simulator.catalogue import DEFAULT, METRICS, Metric
-from exporter.simulator.world import Deployment, Model, World
+from exporter.simulator.organization import Deployment, Model, Organization
+from exporter.simulator.world import World
 
 Json = dict[str, object]
 T = TypeVar("T")
@@ -50,7 +51,7 @@ class ApiError(Exception):
 class Call(NamedTuple):
     """One authorized request to a known endpoint; `now` is in milliseconds."""
 
-    world: World
+    organization: Organization
     ids: Mapping[str, str]
     query: Mapping[str, list[str]]
     body: bytes
@@ -62,6 +63,11 @@ class Endpoint(NamedTuple):
     method: str
     path: re.Pattern[str]
     answer: Callable[[Call], Json]
+
+    @property
+    def lists(self) -> bool:
+        """Whether answers change only with the organization, and not with the time as metrics do."""
+        return not self.name.endswith("_metrics")
 
 
 def json_response(status: int, body: object, *headers: tuple[str, str]) -> Response:
@@ -77,6 +83,7 @@ class Api:
         self._limit = limit
         self._lock = Lock()
         self._spent: dict[str, tuple[int, int]] = {}
+        self._listed: tuple[Organization, dict[str, Response]] = (world, {})
 
     def answer(self, request: Request, now: float) -> tuple[str, Response]:
         """The endpoint's name ("unknown" where there is none) and the response; `now` in seconds."""
@@ -88,10 +95,22 @@ class Api:
             endpoint, match = _pick(found, request.method)
             self._admit(endpoint, now)
             query = parse_qs(url.query, keep_blank_values=True)
-            call = Call(self._world, match.groupdict(), query, request.body, int(now * 1000))
-            return name, json_response(200, endpoint.answer(call))
+            call = Call(self._world.at(now), match.groupdict(), query, request.body, int(now * 1000))
+            return name, self._answer(endpoint, call, request.target)
         except ApiError as error:
             return name, json_response(error.status, error.body)
+
+    def _answer(self, endpoint: Endpoint, call: Call, target: str) -> Response:
+        """Lists are long and asked for often: each is made once for as long as nothing changes."""
+        if not endpoint.lists:
+            return json_response(200, endpoint.answer(call))
+        organization, listed = self._listed
+        if organization is not call.organization:
+            listed = {}
+            self._listed = (call.organization, listed)
+        if target not in listed:
+            listed[target] = json_response(200, endpoint.answer(call))
+        return listed[target]
 
     def _authorize(self, request: Request) -> None:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
@@ -130,12 +149,12 @@ def _known(found: T | None, what: str) -> T:
 
 
 def _model(call: Call) -> Model:
-    return _known(call.world.model_by_id.get(call.ids["model"]), "model")
+    return _known(call.organization.model_by_id.get(call.ids["model"]), "model")
 
 
 def _deployment(call: Call) -> Deployment:
     ids = (call.ids["model"], call.ids["deployment"])
-    return _known(call.world.deployment_by_ids.get(ids), "deployment")
+    return _known(call.organization.deployment_by_ids.get(ids), "deployment")
 
 
 def _model_metrics(call: Call) -> Json:
@@ -187,7 +206,7 @@ def _window(start: int | None, end: int | None, now: int) -> Window:
 
 
 def _loops_metrics(call: Call) -> Json:
-    trainer = _known(call.world.trainer_by_id.get(call.ids["deployment"]), "Loops deployment")
+    trainer = _known(call.organization.trainer_by_id.get(call.ids["deployment"]), "Loops deployment")
     body = _object(call.body)
     start, end = (_field(body, f"{edge}_epoch_millis", 0) for edge in ("start", "end"))
     step, divisor = (_field(body, f"{name}_seconds", 1) for name in ("step", "time_divisor"))
@@ -218,12 +237,12 @@ def _trainers(call: Call) -> Json:
     scope = call.query.get("scope")
     if scope not in (None, ["org"]):
         raise _bad("scope must be org")
-    return listings.trainers(call.world, None if scope else call.world.user)
+    return listings.trainers(call.organization, None if scope else call.organization.user)
 
 
 def _trainer(call: Call) -> Json:
-    found = call.world.trainer_by_id.get(call.ids["deployment"])
-    return listings.trainer(_known(found, "Loops deployment"))
+    found = call.organization.trainer_by_id.get(call.ids["deployment"])
+    return listings.trainer(call.organization, _known(found, "Loops deployment"))
 
 
 def _endpoint(name: str, route: str, answer: Callable[[Call], Json]) -> Endpoint:
@@ -234,8 +253,9 @@ def _endpoint(name: str, route: str, answer: Callable[[Call], Json]) -> Endpoint
 _MODEL = "GET /v1/models/{model}"
 _DEPLOYMENT = f"{_MODEL}/deployments/{{deployment}}"
 _LOOPS = "/v1/loops/deployments"
+_PRICES = "/v1/instance_type_prices"
 ENDPOINTS = (
-    _endpoint("models", "GET /v1/models", lambda call: listings.models(call.world)),
+    _endpoint("models", "GET /v1/models", lambda call: listings.models(call.organization)),
     _endpoint("model", _MODEL, lambda call: listings.model(_model(call))),
     _endpoint("deployments", f"{_MODEL}/deployments", lambda call: listings.deployments(_model(call))),
     _endpoint("deployment", _DEPLOYMENT, lambda call: listings.deployment(_deployment(call))),
@@ -244,5 +264,5 @@ ENDPOINTS = (
     _endpoint("loops_deployments", f"GET {_LOOPS}", _trainers),
     _endpoint("loops_deployment", f"GET {_LOOPS}/{{deployment}}", _trainer),
     _endpoint("loops_metrics", f"POST {_LOOPS}/{{deployment}}/metrics", _loops_metrics),
-    _endpoint("instance_type_prices", "GET /v1/instance_type_prices", lambda c: listings.prices(c.world)),
+    _endpoint("instance_type_prices", f"GET {_PRICES}", lambda call: listings.prices(call.organization)),
 )

@@ -14,9 +14,13 @@ from pathlib import Path
 from exporter import __version__, budget
 from exporter.baseten.client import Client, Connection
 from exporter.baseten.fetch import Api
+from exporter.baseten.inventory import Inventory
 from exporter.baseten.names import MetricNames
+from exporter.baseten.selection import Wanted
 from exporter.config import Config, ConfigError, Workspace, load
 from exporter.logs import Redactor
+from exporter.model import Target
+from exporter.polling.discovery import Discovery
 from exporter.polling.poller import Poller
 from exporter.polling.scheduler import Scheduler
 from exporter.store import Store
@@ -53,37 +57,45 @@ class Exporter:
         self._redactor = redactor
         self._clock = clock
         self._stop = threading.Event()
-        self._reloading = threading.Lock()
+        self._changing = threading.Lock()
+        self._started = False
         self._connections: dict[str, Connection] = {}
+        self._discoveries: dict[str, Discovery] = {}
+        self._targets: tuple[Target, ...] = ()
         self.telemetry = Telemetry()
         self.store = Store(clock)
         self.poller = Poller(self.store, self.telemetry, clock, self._stop, redactor.redact)
         self.scheduler = Scheduler(
             self.poller.poll, lambda target: self.telemetry.skipped(target.workspace, target.kind), clock
         )
-        self.config = self._take(self._load())
+        self._take(self._load())
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """What is polled now: what the config names, and what was discovered."""
+        return self._targets
 
     def reload(self) -> None:
         """Read the config again and take it whole; ConfigError, and nothing changed, where it is bad."""
-        with self._reloading:
+        with self._changing:
             try:
                 config = self._load()
             except ConfigError as error:
                 self.telemetry.loaded(self._clock(), good=False)
                 log.error("config not reloaded, the old one stays", extra={"problems": str(error)})  # noqa: TRY400
                 raise
-            self.config = self._take(config)
-            log.info("config reloaded", extra=_facts(config))
+            self._take(config)
+            log.info("config reloaded", extra=self._facts())
 
-    def _take(self, config: Config) -> Config:
+    def _take(self, config: Config) -> None:
+        self.config = config
         self.poller.apis = {workspace.name: self._api(workspace, config) for workspace in config.workspaces}
         self.poller.max_sample_age = config.poll.max_sample_age
-        self.store.retarget(config.targets, config.poll.stale_after)
-        threads = dict.fromkeys(self.poller.apis, config.poll.concurrency)
-        self.scheduler.retarget(config.targets, config.poll.interval, threads)
-        self.telemetry.watch(self.poller.apis)  # last: no poll of a workspace that went is in flight now
+        self._discover(config)
+        self._apply()
+        # Last, so that a poll in flight of a workspace that went does not count after it is forgotten.
+        self.telemetry.watch(self.poller.apis)
         self.telemetry.loaded(self._clock(), good=True)
-        return config
 
     def _api(self, workspace: Workspace, config: Config) -> Api:
         """The workspace's client: the one there is, unless how to connect has changed."""
@@ -104,13 +116,65 @@ class Exporter:
         names = old.names if old is not None else MetricNames(workspace.name)
         return Api(Client(connection, self.telemetry, self._stop.wait), names)
 
+    def _discover(self, config: Config) -> None:
+        """Have everything listed that the config asks for; what was listed before is known meanwhile."""
+        old, self._discoveries = self._discoveries, {}
+        for workspace in config.workspaces:
+            wanted = _wanted(workspace)
+            known = old.get(workspace.name)
+            if known is not None and known.wanted == wanted:
+                self._discoveries[workspace.name] = old.pop(workspace.name)
+            else:
+                inventory = known.inventory if known is not None and known.attempted else None
+                self._discoveries[workspace.name] = self._discovery(wanted, inventory)
+        for replaced in old.values():
+            replaced.stop()
+
+    def _discovery(self, wanted: Wanted, inventory: Inventory | None) -> Discovery:
+        def found(discovery: Discovery) -> None:
+            with self._changing:
+                if self._discoveries.get(wanted.workspace) is discovery:
+                    self._apply()
+
+        def client() -> Client:
+            return self.poller.apis[wanted.workspace].client
+
+        discovery = Discovery(wanted, client, self.telemetry, self._clock, found, inventory)
+        if self._started:
+            discovery.start()
+        return discovery
+
+    def _apply(self) -> None:
+        """Poll, keep and describe what is wanted of what is known."""
+        config, discoveries = self.config, self._discoveries.values()
+        self._targets = tuple(target for each in discoveries for target in each.targets)
+        self.store.retarget(self._targets, config.poll.stale_after)
+        self.store.describe({each.wanted.workspace: each.description for each in discoveries})
+        threads = dict.fromkeys(self.poller.apis, config.poll.concurrency)
+        self.scheduler.retarget(self._targets, config.poll.interval, threads)
+
     def start(self) -> None:
+        self._started = True
         self.scheduler.start()
-        log.info("started", extra={"version": __version__, **_facts(self.config)})
+        for discovery in self._discoveries.values():
+            discovery.start()
+        log.info("started", extra={"version": __version__, **self._facts()})
+
+    def list_once(self) -> None:
+        """List everything now, on this thread: for commands that do not stay."""
+        for discovery in self._discoveries.values():
+            if discovery.wanted.lists():
+                discovery.run_once()
+
+    def ready(self) -> bool:
+        """Whether everything was listed and every target polled once, with or without success."""
+        return all(each.attempted for each in self._discoveries.values()) and self.store.ready()
 
     def stop(self) -> bool:
         """Start no more polls, wait for those in flight; False if one outlived its timeout."""
         self._stop.set()
+        for discovery in self._discoveries.values():
+            discovery.stop()
         drain = threading.Thread(target=self.scheduler.stop, daemon=True)
         drain.start()
         drain.join(self.config.poll.timeout + _STRAGGLER_GRACE)
@@ -120,14 +184,24 @@ class Exporter:
         for api in self.poller.apis.values():
             api.client.close()
 
+    def _facts(self) -> dict[str, object]:
+        config = self.config
+        return {
+            "targets": len(self._targets),
+            "workspaces": len(config.workspaces),
+            "interval": f"{config.poll.interval:g}s",
+            "requests_per_minute": round(budget.requests_per_minute(config, self._targets)),
+        }
 
-def _facts(config: Config) -> dict[str, object]:
-    return {
-        "targets": len(config.targets),
-        "workspaces": len(config.workspaces),
-        "interval": f"{config.poll.interval:g}s",
-        "requests_per_minute": round(budget.requests_per_minute(config)),
-    }
+
+def _wanted(workspace: Workspace) -> Wanted:
+    return Wanted(
+        workspace.name,
+        workspace.targets,
+        workspace.followed,
+        workspace.discovery,
+        workspace.metadata_labels,
+    )
 
 
 def run(settings: Settings, environ: Mapping[str, str], redactor: Redactor, listener: socket.socket) -> int:
@@ -135,7 +209,7 @@ def run(settings: Settings, environ: Mapping[str, str], redactor: Redactor, list
     exporter = Exporter(lambda: load(settings.config_file, environ), redactor)
     reload = exporter.reload if settings.enable_lifecycle else None
     pages = Pages(exporter.store, exporter.telemetry.registry)
-    parts = Parts(exporter.store, pages, exporter.scheduler.next_poll, time.time, reload)
+    parts = Parts(exporter.store, pages, exporter.ready, exporter.scheduler.next_poll, time.time, reload)
     return serve(exporter, Server(application(parts, settings.telemetry_path)), listener)
 
 

@@ -29,25 +29,33 @@ class Budget(NamedTuple):
         return self.share_of_rate > 1
 
 
-def budgets(config: Config) -> list[Budget]:
-    return [budget for workspace in config.workspaces for budget in _budgets(workspace, config.poll.interval)]
+def budgets(config: Config, targets: Iterable[Target]) -> list[Budget]:
+    """What polling these targets costs, by workspace and endpoint."""
+    by_workspace: dict[str, list[Target]] = {workspace.name: [] for workspace in config.workspaces}
+    for target in targets:
+        by_workspace[target.workspace].append(target)
+    return [
+        budget
+        for workspace in config.workspaces
+        for budget in _budgets(workspace, by_workspace[workspace.name], config.poll.interval)
+    ]
 
 
-def requests_per_minute(config: Config) -> float:
-    return sum(budget.per_minute for budget in budgets(config))
+def requests_per_minute(config: Config, targets: Iterable[Target]) -> float:
+    return sum(budget.per_minute for budget in budgets(config, targets))
 
 
-def _budgets(workspace: Workspace, interval: float) -> Iterable[Budget]:
-    targets = Counter(_endpoint(target) for target in workspace.targets)
+def _budgets(workspace: Workspace, targets: list[Target], interval: float) -> Iterable[Budget]:
+    counts = Counter(_endpoint(target) for target in targets)
     requests: Counter[str] = Counter()
-    for target in workspace.targets:
+    for target in targets:
         requests[_endpoint(target)] += _requests_per_poll(target)
     for endpoint, count in requests.items():
         per_second = count / interval
         yield Budget(
             workspace.name,
             endpoint,
-            targets[endpoint],
+            counts[endpoint],
             per_second * 60,
             per_second / workspace.requests_per_second,
             per_second / API_LIMIT,

@@ -51,7 +51,7 @@ def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> in
     for target in config.targets:
         print(target)
     print(f"{len(config.targets)} targets, every {config.poll.interval:g} s")
-    for each in budget.budgets(config):
+    for each in budget.budgets(config, config.targets):
         print(
             f"workspace {each.workspace}, {each.endpoint}: {each.targets} targets, "
             f"{each.per_minute:.1f} requests/minute, {each.share_of_rate:.1%} of requests_per_second, "
@@ -64,10 +64,11 @@ def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> in
 
 def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
     exporter = app.Exporter(lambda: load(arguments.config_file, environ), redactor)
-    targets = exporter.config.targets
+    exporter.list_once()
+    targets = exporter.targets
     with ThreadPoolExecutor(exporter.config.poll.concurrency) as pool:
         outcomes = list(pool.map(exporter.poller.poll, targets))
-    for part in blocks((entry.pieces for entry in exporter.store.view()[1]), Format.TEXT):
+    for part in blocks(exporter.store.pieces()[1], Format.TEXT):
         sys.stdout.write(part.decode())
     sys.stdout.flush()
     for target, outcome in zip(targets, outcomes, strict=True):

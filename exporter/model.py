@@ -1,5 +1,6 @@
 """The words the rest of the exporter speaks; everything here is frozen."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -38,13 +39,17 @@ class LoopsOptions:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One deployment to poll. `model_id` is empty for a Loops trainer."""
+    """One deployment to poll. `model_id` is empty for a Loops trainer.
+
+    `extra_labels` are those of its config entry, `metadata` what the listings say of it.
+    """
 
     workspace: str
     model_id: str
     deployment_id: str
     options: ModelOptions | LoopsOptions
     extra_labels: Labels = ()
+    metadata: Labels = ()
 
     @property
     def kind(self) -> Kind:
@@ -58,7 +63,7 @@ class Target:
     @property
     def labels(self) -> Labels:
         """The labels of every series of this target."""
-        return (("workspace", self.workspace), *self.ids, *self.extra_labels)
+        return (("workspace", self.workspace), *self.ids, *self.extra_labels, *self.metadata)
 
     @property
     def ids(self) -> Labels:
@@ -67,6 +72,45 @@ class Target:
 
     def __str__(self) -> str:
         return "/".join(filter(None, self.key))
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A config entry that names an environment: whatever deployment is in it is polled."""
+
+    model_id: str
+    environment: str
+    options: ModelOptions
+    extra_labels: Labels = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSelector:
+    """Which listed deployments are polled: patterns match whole model names; no `environments` means any."""
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...]
+    environments: tuple[str, ...]
+    statuses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoopsSelector:
+    """Which listed trainers are polled: patterns match whole base models."""
+
+    scope: Literal["mine", "org"]
+    include: tuple[re.Pattern[str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """What to list, every `interval` seconds; None where a kind is not discovered."""
+
+    interval: float
+    models: ModelSelector | None
+    loops: LoopsSelector | None
+    environments: bool
+    prices: bool
 
 
 class Sample(NamedTuple):

@@ -54,6 +54,7 @@ class Store:
         self._clock = clock
         self._stale_after = 0.0
         self._entries: dict[tuple[str, ...], Entry] = {}
+        self._descriptions: Mapping[str, Mapping[str, Piece]] = {}
         self._version = 0
         self._next_expiry = _NEVER
 
@@ -100,6 +101,20 @@ class Store:
             entry = replace(old, up=False, reason=reason, error=error, last_poll=now, duration=duration)
             self._put(replace(entry, snapshot=None) if gone else entry)
             return old.reason != reason
+
+    def describe(self, descriptions: Mapping[str, Mapping[str, Piece]]) -> None:
+        """Take what the listings say of each workspace, in place of what they said before."""
+        with self._lock:
+            if descriptions != self._descriptions:
+                self._descriptions = descriptions
+                self._version += 1
+
+    def pieces(self) -> tuple[int, list[Mapping[str, Piece]]]:
+        """The version and all that stands on its page, stale series already gone."""
+        with self._lock:
+            self._expire()
+            shares = [entry.pieces for entry in self._entries.values()]
+            return self._version, [*shares, *self._descriptions.values()]
 
     def view(self) -> tuple[int, list[Entry]]:
         """The version and the entries that belong together, stale series already gone."""

@@ -17,7 +17,7 @@ from prometheus_client import (
 )
 
 from exporter import __version__
-from exporter.baseten.client import ENDPOINTS
+from exporter.baseten.client import METRICS_ENDPOINTS
 from exporter.baseten.errors import REASONS, Reason
 from exporter.baseten.harvest import DROP_REASONS, DropReason
 from exporter.model import KINDS, Kind
@@ -65,6 +65,17 @@ class Telemetry:
             "workspace",
             "endpoint",
         )
+        self._discoveries = self._gauge(
+            "discovery_last_success_timestamp_seconds",
+            "Time everything could last be listed, in seconds since the epoch",
+            "workspace",
+        )
+        self._discovery_failures = self._counter(
+            "discovery_failures", "Listings that failed", "workspace", "reason"
+        )
+        self._discovered = self._gauge(
+            "discovered_targets", "Targets that the selectors of the config find", "workspace", "kind"
+        )
         self._dropped = self._counter(
             "dropped_samples", "Values in answers that were not exposed, null ones included", "reason"
         )
@@ -91,7 +102,9 @@ class Telemetry:
             for reason in REASONS:
                 self._failures.labels(workspace, kind, reason)
         for workspace in {workspace for workspace, _ in known}:
-            for endpoint in ENDPOINTS:
+            for reason in REASONS:
+                self._discovery_failures.labels(workspace, reason)
+            for endpoint in METRICS_ENDPOINTS:
                 self._waits.labels(workspace, endpoint)
                 self._request_durations.labels(workspace, endpoint)
         for workspace in {workspace for workspace, _ in self._known - known}:
@@ -118,6 +131,19 @@ class Telemetry:
     def waited(self, workspace: str, endpoint: str, seconds: float) -> None:
         self._waits.labels(workspace, endpoint).inc(seconds)
 
+    def discovery_succeeded(self, workspace: str, now: float) -> None:
+        self._discoveries.labels(workspace).set(now)
+
+    def discovery_failed(self, workspace: str, reason: Reason) -> None:
+        self._discovery_failures.labels(workspace, reason).inc()
+
+    def discovered(self, workspace: str, kind: Kind, count: int | None) -> None:
+        """Note how many targets a selector finds; None where there is no selector."""
+        if count is None:
+            self._discovered.remove_by_labels({"workspace": workspace, "kind": kind})
+        else:
+            self._discovered.labels(workspace, kind).set(count)
+
     def loaded(self, now: float, *, good: bool) -> None:
         """Note the outcome of reading the config; `now` in seconds since the epoch."""
         self._reload_ok.set(good)
@@ -133,6 +159,9 @@ class Telemetry:
             self._requests,
             self._request_durations,
             self._waits,
+            self._discoveries,
+            self._discovery_failures,
+            self._discovered,
         ):
             metric.remove_by_labels({"workspace": workspace})
 

@@ -43,7 +43,13 @@ class Bench:
         self.exporter = Exporter(lambda: load(path, self.environ), self.redactor)
 
     def workspace(self, name: str = "team", *, models: str = CHAT, loops: str = "", **more: object) -> str:
-        keys = {"api_key_env": "KEY", "api_url": self.api.url, "requests_per_second": 100, **more}
+        keys = {
+            "api_key_env": "KEY",
+            "api_url": self.api.url,
+            "requests_per_second": 100,
+            "metadata_labels": [],
+            **more,
+        }
         lines = [f"    {key}: {value}" for key, value in keys.items()]
         return "\n".join(
             [f"  - name: {name}", *lines, f"    models: [{models}]", f"    loops: [{loops}]", ""]
@@ -57,16 +63,14 @@ class Bench:
         self.exporter.reload()
 
     def poll_all(self) -> None:
-        for target in self.exporter.config.targets:
+        for target in self.exporter.targets:
             self.exporter.poller.poll(target)
 
     def entries(self) -> dict[str, Entry]:
         return {str(entry.target): entry for entry in self.exporter.store.view()[1]}
 
     def next_polls(self) -> dict[str, float | None]:
-        return {
-            str(target): self.exporter.scheduler.next_poll(target) for target in self.exporter.config.targets
-        }
+        return {str(target): self.exporter.scheduler.next_poll(target) for target in self.exporter.targets}
 
     def gauge(self, name: str) -> float | None:
         return self.exporter.telemetry.registry.get_sample_value(f"baseten_exporter_{name}")

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.apikey import ApiKey
 from exporter.baseten.client import LOOPS_METRICS, MODEL_METRICS
-from exporter.budget import budgets, requests_per_minute
+from exporter.budget import Budget, budgets, requests_per_minute
 from exporter.config import Config, Poll, Workspace
 from exporter.model import LoopsOptions, ModelOptions, Target
 
@@ -24,6 +24,14 @@ def config(*workspaces: Workspace, interval: float = 60) -> Config:
     return Config(Poll(interval, 10, 4, 300, 600), workspaces)
 
 
+def budgets_of(config: Config) -> list[Budget]:
+    return budgets(config, config.targets)
+
+
+def per_minute_of(config: Config) -> float:
+    return requests_per_minute(config, config.targets)
+
+
 @pytest.mark.parametrize(
     ("options", "requests"),
     [
@@ -41,21 +49,22 @@ def config(*workspaces: Workspace, interval: float = 60) -> Config:
     ids=str,
 )
 def test_a_poll_costs_what_its_options_ask(options: Options, requests: int) -> None:
-    assert requests_per_minute(config(workspace("team", 20, options))) == requests
+    assert per_minute_of(config(workspace("team", 20, options))) == requests
 
 
 @pytest.mark.parametrize(("interval", "per_minute"), [(60, 2.0), (15, 8.0), (120, 1.0), (3600, 2 / 60)])
 def test_the_cost_follows_the_interval(interval: float, per_minute: float) -> None:
-    assert requests_per_minute(
-        config(workspace("team", 20, ModelOptions()), interval=interval)
-    ) == pytest.approx(per_minute)
+    assert per_minute_of(config(workspace("team", 20, ModelOptions()), interval=interval)) == pytest.approx(
+        per_minute
+    )
 
 
 def test_each_workspace_and_endpoint_has_a_budget_of_its_own() -> None:
     red = workspace("red", 10, ModelOptions(), ModelOptions("current"), LoopsOptions())
     blue = workspace("blue", 1, LoopsOptions())
     assert [
-        (each.workspace, each.endpoint, each.targets, each.per_minute) for each in budgets(config(red, blue))
+        (each.workspace, each.endpoint, each.targets, each.per_minute)
+        for each in budgets_of(config(red, blue))
     ] == [
         ("red", MODEL_METRICS, 2, 3.0),
         ("red", LOOPS_METRICS, 1, 1.0),
@@ -64,7 +73,7 @@ def test_each_workspace_and_endpoint_has_a_budget_of_its_own() -> None:
 
 
 def test_a_workspace_without_targets_costs_nothing() -> None:
-    assert budgets(config(workspace("idle", 10))) == []
+    assert budgets_of(config(workspace("idle", 10))) == []
 
 
 @pytest.mark.parametrize(
@@ -79,7 +88,7 @@ def test_a_workspace_without_targets_costs_nothing() -> None:
 def test_shares_are_of_the_own_rate_and_of_the_apis_limit(
     targets: int, rate: float, share_of_rate: float, share_of_limit: float, *, exceeded: bool
 ) -> None:
-    (budget,) = budgets(config(workspace("team", rate, *[ModelOptions()] * targets)))
+    (budget,) = budgets_of(config(workspace("team", rate, *[ModelOptions()] * targets)))
     assert budget.share_of_rate == pytest.approx(share_of_rate)
     assert budget.share_of_limit == pytest.approx(share_of_limit)
     assert budget.exceeded is exceeded

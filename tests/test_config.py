@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporter.config import Config, ConfigError, Problem, load, schema
-from exporter.model import LoopsOptions, ModelOptions
+from exporter.model import (
+    Discovery,
+    Followed,
+    LoopsOptions,
+    LoopsSelector,
+    ModelOptions,
+    ModelSelector,
+)
 
 FOLDER = Path(__file__).parent / "config"
 EXAMPLE = Path(__file__).parent.parent / "config.example.yaml"
@@ -42,13 +49,23 @@ def complaints(path: Path) -> list[str]:
     return str(caught.value).splitlines()
 
 
+def polls_something(config: Config) -> bool:
+    return any(each.targets or each.followed or each.discovery for each in config.workspaces)
+
+
+def discovered(name: str) -> Discovery:
+    (workspace,) = good(name).workspaces
+    assert workspace.discovery
+    return workspace.discovery
+
+
 def cases(kind: str) -> list[Any]:
     return [pytest.param(path, id=path.name.split(".")[0]) for path in sorted(FOLDER.glob(f"*.{kind}.yml"))]
 
 
 @pytest.mark.parametrize("path", cases("ok"))
 def test_a_good_file_loads(path: Path) -> None:
-    assert load(path, ENVIRON).targets
+    assert polls_something(load(path, ENVIRON))
 
 
 @pytest.mark.parametrize("path", cases("bad"))
@@ -71,6 +88,8 @@ def test_defaults_are_filled_in() -> None:
     assert workspace.ca_file is None
     assert workspace.key.read() == "key-from-env"
     assert config.targets[0].options == ModelOptions()
+    assert (workspace.followed, workspace.discovery) == ((), None)
+    assert workspace.metadata_labels == ("model_name", "environment", "base_model", "loops_deployment_id")
 
 
 def test_the_defaults_of_the_options_are_those_of_the_model() -> None:
@@ -116,8 +135,60 @@ def test_everything_written_arrives(write: Write) -> None:
     assert loops.key == ("Team Ü", "loops", "", "l")
 
 
+def test_an_environment_is_followed_with_the_options_of_its_entry() -> None:
+    (workspace,) = good("model-environment").workspaces
+    assert workspace.targets == ()
+    assert workspace.followed == (
+        Followed("m1", "production", ModelOptions("series", window=3600), (("team", "search"),)),
+        Followed("m1", "staging", ModelOptions()),
+        Followed("m2", "production", ModelOptions()),
+    )
+
+
+def test_an_empty_kind_is_discovered_whole() -> None:
+    statuses = ("ACTIVE", "UNHEALTHY", "UPDATING", "WAKING_UP", "LOADING_MODEL", "DEPLOYING")
+    everything = ModelSelector((), (), (), statuses)
+    assert discovered("discovery-only") == Discovery(
+        300, everything, LoopsSelector("mine", ()), environments=True, prices=True
+    )
+    assert discovered("discovery-lists-empty").models == everything
+
+
+def test_a_kind_that_is_not_written_is_not_discovered() -> None:
+    assert discovered("discovery-loops").models is None
+    assert discovered("discovery-loops").loops == LoopsSelector("org", ())
+    assert discovered("discovery-lists-empty").loops is None
+
+
+def test_all_that_discovery_is_told_arrives() -> None:
+    include, exclude = (re.compile("llama-.*"), re.compile("(?i)qwen")), (re.compile(".*-old"),)
+    assert discovered("discovery-everything") == Discovery(
+        90,
+        ModelSelector(include, exclude, ("production",), ("ACTIVE",)),
+        LoopsSelector("org", (re.compile("meta/.*"),)),
+        environments=False,
+        prices=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("discovery-everything", ("base_model", "environment")), ("metadata-labels-empty", ())],
+)
+def test_metadata_labels_are_those_written(name: str, expected: tuple[str, ...]) -> None:
+    (workspace,) = good(name).workspaces
+    assert workspace.metadata_labels == expected
+
+
+def test_a_pattern_is_no_crash(write: Write) -> None:
+    text = (FOLDER / "discovery-only.ok.yml").read_text().replace("{}", f"{{include: ['{'(' * 9_000}']}}", 1)
+    (complaint,) = complaints(write(text))
+    assert "is not a regular expression: " in complaint
+
+
 def test_two_loads_of_one_file_are_equal() -> None:
     assert good("limits") == good("limits")
+    assert good("discovery-everything") == good("discovery-everything")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -143,7 +214,7 @@ def test_problems_can_be_read_one_by_one(write: Write) -> None:
     )
 
 
-@pytest.mark.parametrize("field", ["name", "model_id", "api_url", "mode", "api_key_file"])
+@pytest.mark.parametrize("field", ["name", "model_id", "api_url", "mode", "api_key_file", "environment"])
 def test_a_key_in_the_wrong_place_is_not_shown(field: str, write: Write) -> None:
     """Whatever stands where, what looks like an API key is hidden, also where it stands twice."""
     key = "AbCdEf12.abcdefghijklmnopqrstuvwxyz012345"
@@ -200,7 +271,7 @@ def loads_or_complains(data: object, path: Path) -> None:
     except ConfigError as error:
         problems, text = error.problems, str(error)
     else:
-        assert config.targets
+        assert polls_something(config)
         return
     assert problems
     assert len(text.splitlines()) == len(problems)
@@ -223,6 +294,23 @@ def test_any_section_loads_or_is_refused(
     loads_or_complains({"poll": poll, "workspaces": [found]}, tmp_path_factory.getbasetemp() / "section.yaml")
 
 
+PATTERNS = st.lists(st.text(max_size=9) | st.text(r"[]()\{}^-:?*+|a1,<=!P\n", max_size=9), max_size=3)
+
+
+@settings(deadline=None)  # files are as slow as they are
+@given(st.dictionaries(KEYS, ANYTHING), st.dictionaries(KEYS, ANYTHING), PATTERNS)
+def test_any_discovery_loads_or_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, discovery: Any, entry: Any, patterns: Any
+) -> None:
+    found = {
+        "name": "n",
+        "api_key_env": "BASETEN_API_KEY",
+        "models": [{"model_id": "m", "environment": "e", **entry}],
+        "discovery": {**discovery, "models": {"include": patterns}, "loops": {"include": patterns}},
+    }
+    loads_or_complains({"workspaces": [found]}, tmp_path_factory.getbasetemp() / "discovery.yaml")
+
+
 @settings(deadline=None)  # files are as slow as they are
 @given(st.text(max_size=40))
 def test_any_text_loads_or_is_refused(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
@@ -237,7 +325,15 @@ SHAPES: tuple[type[msgspec.Struct], ...] = (
     schema.Workspace,
     schema.Model,
     schema.Loops,
+    schema.Discovery,
+    schema.DiscoverModels,
+    schema.DiscoverLoops,
 )
+
+
+def test_every_section_is_looked_at() -> None:
+    sections = {shape for shape in vars(schema).values() if hasattr(shape, "__struct_fields__")}
+    assert set(SHAPES) == sections - {msgspec.Struct, schema.Entry}
 
 
 def test_the_example_loads_and_holds_the_defaults() -> None:
@@ -245,19 +341,22 @@ def test_the_example_loads_and_holds_the_defaults() -> None:
     minimal = good("minimal")
     assert example.poll == minimal.poll
     (workspace,), (bare,) = example.workspaces, minimal.workspaces
-    same = ("api_url", "requests_per_second", "ca_file", "key")
+    same = ("api_url", "requests_per_second", "ca_file", "key", "metadata_labels")
     assert [getattr(workspace, name) for name in same] == [getattr(bare, name) for name in same]
     assert [target.options for target in workspace.targets] == [ModelOptions(), LoopsOptions()]
     assert all(target.extra_labels == () for target in workspace.targets)
+    assert workspace.followed == (Followed("abc123", "production", ModelOptions()),)
+    assert workspace.discovery == discovered("discovery-only")
 
 
 def example_section(shape: type[msgspec.Struct]) -> Any:
     """A section of the example, with the keys that exclude others or need a file taken out of comments."""
     example = yaml.safe_load(re.sub("# (api_key_file|ca_file):", r"\1:", EXAMPLE.read_text()))
     (workspace,) = example["workspaces"]
-    (model,), (loops,) = workspace["models"], workspace["loops"]
-    sections = (example, example["poll"], workspace, model, loops)
-    return sections[SHAPES.index(shape)]
+    (model, following), (loops,) = workspace["models"], workspace["loops"]
+    found = workspace["discovery"]
+    sections = (example, example["poll"], workspace, {**model, **following}, loops)
+    return (*sections, found, found["models"], found["loops"])[SHAPES.index(shape)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)

@@ -6,7 +6,7 @@ import random
 import re
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import product
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry, Counter
 
 from exporter import exposition
 from exporter.exposition import Format
-from exporter.model import Family, ModelOptions, Sample, Snapshot, Target
-from exporter.store import Entry, Store
+from exporter.model import Family, ModelOptions, Piece, Sample, Snapshot, Target
+from exporter.store import Store
 from exporter.web.pages import Pages
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ class WatchedStore(Store):
         self.go.set()
         self.broken = False
 
-    def view(self) -> tuple[int, list[Entry]]:
+    def pieces(self) -> tuple[int, list[Mapping[str, Piece]]]:
         self.builds += 1
-        taken = super().view()
+        taken = super().pieces()
         self.go.wait()
         if self.broken:
             raise RuntimeError("no view")

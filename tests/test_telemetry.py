@@ -6,7 +6,7 @@ import pytest
 from prometheus_client import generate_latest
 
 from exporter import __version__
-from exporter.baseten.client import ENDPOINTS
+from exporter.baseten.client import METRICS_ENDPOINTS
 from exporter.baseten.errors import REASONS
 from exporter.baseten.harvest import DROP_REASONS
 from exporter.model import KINDS
@@ -24,6 +24,9 @@ NAMES = {
     "config_last_reload_successful": "gauge",
     "config_last_reload_success_timestamp_seconds": "gauge",
     "dropped_samples_total": "counter",
+    "discovery_last_success_timestamp_seconds": "gauge",
+    "discovery_failures_total": "counter",
+    "discovered_targets": "gauge",
 }
 """As in the contract; those about single targets come from the store."""
 
@@ -78,7 +81,7 @@ def expected(name: str, workspace: str) -> set[str]:
             for reason in REASONS
         }
     if name.startswith("api_"):
-        return {f'{{endpoint="{endpoint}",workspace="{workspace}"}}' for endpoint in ENDPOINTS}
+        return {f'{{endpoint="{endpoint}",workspace="{workspace}"}}' for endpoint in METRICS_ENDPOINTS}
     return {f'{{kind="{kind}",workspace="{workspace}"}}' for kind in KINDS}
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from prometheus_client import Metric
 
-from exporter.baseten import catalogue
+from exporter.baseten import catalogue, inventory
 from exporter.baseten.loops_metrics import METRICS
 from exporter.store import HEALTH
 from exporter.telemetry import Telemetry
@@ -19,9 +19,11 @@ _INTRODUCTION = """\
 Every family the exporter exposes. This page is generated (`make docs`) from the tables the code itself uses.
 
 Every series of a deployment carries `workspace`, its ids (`model_id` and `deployment_id`; a Loops trainer
-has no `model_id`) and the `labels` of its entry in the config. All are gauges that hold the latest polled
-value. A value the API does not have is an absent series: never 0, never NaN. Units are base units: seconds,
-bytes, ratios from 0 to 1, rates per second.
+has no `model_id`), the `labels` of its entry in the config and, as far as they are known, `model_name`,
+`environment`, `base_model` (of a trainer) and `loops_deployment_id` (of a trainer's sampler);
+`metadata_labels` in the config is the choice of these. All are gauges that hold the latest polled value. A
+value the API does not have is an absent series: never 0, never NaN. Units are base units: seconds, bytes,
+ratios from 0 to 1, rates per second.
 """
 
 _MODELS = """\
@@ -48,6 +50,13 @@ newest point. The leader families are what the API reports for the leader node; 
 have only those.
 """
 
+_INVENTORY = """\
+## What is listed
+
+These say what there is, what state it is in and what it costs, as of the last listing. They exist for every
+listed deployment, also one that is scaled to zero or has no metrics.
+"""
+
 _EXPORTER = """\
 ## The exporter itself
 
@@ -70,6 +79,8 @@ def page() -> str:
             _table("labels", _model_rows()),
             _LOOPS,
             _table("labels", (Row(metric.family, metric.labels, metric.help) for metric in METRICS)),
+            _INVENTORY,
+            _table("labels", (Row(each.family, each.labels, each.help) for each in inventory.METRICS)),
             _EXPORTER,
             _table("type and labels", _exporter_rows()),
         ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -18,6 +18,7 @@ import msgspec
 
 from exporter import __version__
 from exporter.apikey import ApiKey
+from exporter.baseten import listings
 from exporter.baseten.answers import ErrorBody, LoopsAnswer, ModelAnswer, decode
 from exporter.baseten.deadline import Deadline, enforce
 from exporter.baseten.errors import ApiError, Reason, Stopping
@@ -28,7 +29,13 @@ MAX_BODY = 32 * 1024 * 1024
 
 MODEL_METRICS = "model_metrics"
 LOOPS_METRICS = "loops_metrics"
-ENDPOINTS = (MODEL_METRICS, LOOPS_METRICS)
+MODELS = "models"
+DEPLOYMENTS = "deployments"
+ENVIRONMENTS = "environments"
+LOOPS_DEPLOYMENTS = "loops_deployments"
+PRICES = "instance_type_prices"
+METRICS_ENDPOINTS = (MODEL_METRICS, LOOPS_METRICS)
+ENDPOINTS = (*METRICS_ENDPOINTS, MODELS, DEPLOYMENTS, ENVIRONMENTS, LOOPS_DEPLOYMENTS, PRICES)
 
 _STATUS_REASONS: Mapping[int, Reason] = MappingProxyType(
     {401: "auth", 403: "forbidden", 404: "not_found", 429: "rate_limited"}
@@ -85,13 +92,35 @@ class Client:
         self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]]
     ) -> ModelAnswer:
         path = f"/v1/models/{_part(model_id)}/deployments/{_part(deployment_id)}/metrics"
-        request = self._http.build_request("GET", self._connection.url + path, params=list(params))
-        return self._ask(MODEL_METRICS, request, ModelAnswer)
+        return self._get(MODEL_METRICS, path, ModelAnswer, params)
 
     def loops_metrics(self, deployment_id: str, body: Mapping[str, int]) -> LoopsAnswer:
         path = f"/v1/loops/deployments/{_part(deployment_id)}/metrics"
         request = self._http.build_request("POST", self._connection.url + path, json=dict(body))
         return self._ask(LOOPS_METRICS, request, LoopsAnswer)
+
+    def models(self) -> listings.Models:
+        return self._get(MODELS, "/v1/models", listings.Models)
+
+    def deployments(self, model_id: str) -> listings.Deployments:
+        return self._get(DEPLOYMENTS, f"/v1/models/{_part(model_id)}/deployments", listings.Deployments)
+
+    def environments(self, model_id: str) -> listings.Environments:
+        return self._get(ENVIRONMENTS, f"/v1/models/{_part(model_id)}/environments", listings.Environments)
+
+    def trainers(self, scope: Literal["mine", "org"]) -> listings.Trainers:
+        """The Loops deployments of the key's owner, or of the whole organization."""
+        params = [("scope", "org")] if scope == "org" else []
+        return self._get(LOOPS_DEPLOYMENTS, "/v1/loops/deployments", listings.Trainers, params)
+
+    def prices(self) -> listings.Prices:
+        return self._get(PRICES, "/v1/instance_type_prices", listings.Prices)
+
+    def _get(
+        self, endpoint: str, path: str, answer_type: type[Answer], params: Sequence[tuple[str, str]] = ()
+    ) -> Answer:
+        request = self._http.build_request("GET", self._connection.url + path, params=list(params))
+        return self._ask(endpoint, request, answer_type)
 
     def _ask(self, endpoint: str, request: httpx.Request, answer_type: type[Answer]) -> Answer:
         self._wait_for_turn(endpoint)

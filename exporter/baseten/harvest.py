@@ -36,10 +36,17 @@ class Harvest:
         self._help: dict[str, str] = {}
 
     def add(
-        self, name: str, help_text: str, labels: Labels, raw: object, time: float, scale: float = 1.0
+        self,
+        name: str,
+        help_text: str,
+        labels: Labels,
+        raw: object,
+        time: float,
+        scale: float = 1.0,
+        per: float = 1.0,
     ) -> None:
-        """Take one raw value times `scale`, or count why not. `labels` are sorted by name."""
-        value = self._number(raw, scale)
+        """Take one raw value times `scale` divided by `per`, or count why not; `labels` are sorted."""
+        value = self._number(raw, scale, per)
         if value is None:
             return
         if not self._oldest <= time <= self._latest:
@@ -64,14 +71,14 @@ class Harvest:
             for name, samples in self._families.items()
         ]
 
-    def _number(self, raw: object, scale: float) -> float | None:
+    def _number(self, raw: object, scale: float, per: float) -> float | None:
         if raw is None:
             self.dropped["null"] += 1
         elif type(raw) is not float and type(raw) is not int:
             self.dropped["not_a_number"] += 1
         else:
             try:
-                value = raw * scale
+                value = raw * scale / per
             except OverflowError:  # an integer beyond what a float holds
                 value = math.inf
             if math.isfinite(value):

@@ -14,24 +14,24 @@ _NEWEST = "the newest point"
 _SETTLED = "one step, the newest that ended delay ago or earlier"
 
 _QUANTILES = MappingProxyType({"p50": "0.5", "p95": "0.95", "p99": "0.99"})
-_MILLISECOND = 0.001
+_MILLISECONDS = 1000.0
 
 
 class Metric(NamedTuple):
-    """A family of a Loops trainer. `scale` turns the raw value of `source` into the family's unit."""
+    """A family of a Loops trainer. `per` of the unit of `source` make one of the family's."""
 
     family: str
     source: str
     help: str
     labels: tuple[str, ...]
-    scale: float
+    per: float
 
 
 def _metric(
-    family: str, source: str, unit: str, what: str, *labels: str, covers: str = _NEWEST, scale: float = 1.0
+    family: str, source: str, unit: str, what: str, *labels: str, covers: str = _NEWEST, per: float = 1.0
 ) -> Metric:
     help_text = f"{what}. Source: {source}. Unit: {unit}. Covers: {covers}. Latest polled value."
-    return Metric(f"baseten_loops_{family}", source, help_text, labels, scale)
+    return Metric(f"baseten_loops_{family}", source, help_text, labels, per)
 
 
 REQUESTS = _metric(
@@ -56,7 +56,7 @@ RESPONSE_TIME = _metric(
     "Response time of requests into the trainer",
     "quantile",
     covers=_SETTLED,
-    scale=_MILLISECOND,
+    per=_MILLISECONDS,
 )
 CONCURRENT_REQUESTS = _metric(
     "concurrent_requests", "concurrent_requests", "count", "Requests in progress in the trainer"
@@ -153,7 +153,7 @@ class Reader:
         newest = self._newest([point.timestamp for point in points or ()])
         if points and newest is not None:
             raw, time = points[newest.position].value, newest.time
-            self._harvest.add(metric.family, metric.help, labels, raw, time, metric.scale)
+            self._harvest.add(metric.family, metric.help, labels, raw, time, per=metric.per)
 
     def columns(self, metric: Metric, rows: Rows, labels_of: Callable[[str], Labels | None]) -> None:
         """Rows of several values each; `labels_of` gives a field's labels, None where it is no value."""
@@ -162,7 +162,7 @@ class Reader:
             for field, raw in rows[newest.position].items():
                 labels = labels_of(field)
                 if labels is not None:
-                    self._harvest.add(metric.family, metric.help, labels, raw, newest.time, metric.scale)
+                    self._harvest.add(metric.family, metric.help, labels, raw, newest.time, per=metric.per)
 
     def _newest(self, timestamps: list[object]) -> "Newest | None":
         newest, bad = self._find(timestamps)

@@ -153,8 +153,8 @@ class _Row:
         naming = catalogue.name(
             self._name, self._kind, self._unit_hint, stat=stat, span_known=step.seconds is not None
         )
-        scale = naming.scale / step.seconds if naming.per_span and step.seconds else naming.scale
-        harvest.add(naming.family, naming.help, labels, raw, step.end, scale)
+        per = step.seconds if naming.per_span and step.seconds else 1.0
+        harvest.add(naming.family, naming.help, labels, raw, step.end, naming.scale, per)
 
     def _labels(self, label_set: dict[str, Any]) -> tuple[Labels | None, str]:
         """The series' labels, sorted, and the value of its `stat` label; None where one is no text."""

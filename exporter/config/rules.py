@@ -1,6 +1,8 @@
 """What types cannot say: the rules between values, and the frozen `Config` that comes out."""
 
+import re
 import ssl
+import warnings
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,16 @@ from exporter.apikey import ApiKey, ApiKeyError
 from exporter.config import document, schema
 from exporter.config.problems import ConfigError, Problem, shown
 from exporter.config.walker import Walker
-from exporter.model import Labels, LoopsOptions, ModelOptions, Target
+from exporter.model import (
+    Discovery,
+    Followed,
+    Labels,
+    LoopsOptions,
+    LoopsSelector,
+    ModelOptions,
+    ModelSelector,
+    Target,
+)
 
 _T = TypeVar("_T")
 _TAKEN_LABELS = frozenset(
@@ -36,7 +47,7 @@ class Poll:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """One API key and its targets. `api_url` has no trailing slash."""
+    """One API key and what to poll with it. `api_url` has no trailing slash."""
 
     name: str
     api_url: str
@@ -44,11 +55,17 @@ class Workspace:
     requests_per_second: float
     ca_file: Path | None
     targets: tuple[Target, ...]
+    followed: tuple[Followed, ...] = ()
+    discovery: Discovery | None = None
+    metadata_labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A whole configuration, valid as it stands: no target twice, every key at hand."""
+    """A whole configuration, valid as it stands: no target twice, every key at hand.
+
+    `targets` are those it names itself; followed and discovered ones are known only once listed.
+    """
 
     poll: Poll
     workspaces: tuple[Workspace, ...]
@@ -88,9 +105,11 @@ class _Builder:
         built = tuple(self._workspace(path, each) for path, each in workspaces)
         if not workspaces:
             self._refuse("no workspace to poll: write at least one", "workspaces")
-        if not any(each.models or each.loops for each in self._raw.workspaces):
-            lists = [f"{path}.{name}" for path, _ in workspaces for name in ("models", "loops")]
-            self._refuse("nothing to poll: write an entry under models or loops", "workspaces", *lists)
+        named = any(each.models or each.loops for each in self._raw.workspaces)
+        if not named and not any(f"{path}.discovery" in self._given for path, _ in workspaces):
+            lists = [f"{path}.{name}" for path, _ in workspaces for name in ("models", "loops", "discovery")]
+            message = "nothing to poll: write an entry under models or loops, or write discovery"
+            self._refuse(message, "workspaces", *lists)
         return Config(poll, tuple(each for each in built if each is not None))
 
     def _poll(self, raw: schema.Poll) -> Poll:
@@ -112,15 +131,31 @@ class _Builder:
 
     def _workspace(self, path: str, raw: schema.Workspace) -> Workspace | None:
         models, loops = _placed(f"{path}.models", raw.models), _placed(f"{path}.loops", raw.loops)
-        targets = {place: self._model(place, each, raw.name) for place, each in models}
+        targets = {
+            place: self._model(place, each, raw.name) for place, each in models if not each.environment
+        }
         targets |= {place: self._loops(place, each, raw.name) for place, each in loops}
+        followed = {place: self._followed(place, each) for place, each in models if each.environment}
         self._unique((place, target.key) for place, target in targets.items())
+        self._unique((place, (each.model_id, each.environment)) for place, each in followed.items())
         url = self._url(f"{path}.api_url", raw.api_url)
         ca_file = self._ca_file(f"{path}.ca_file", raw.ca_file)
+        discovery = self._discovery(f"{path}.discovery", raw.discovery)
+        self._unique(_placed(f"{path}.metadata_labels", raw.metadata_labels))
         key = self._key(path, raw)
         if key is None:
             return None
-        return Workspace(raw.name, url, key, raw.requests_per_second, ca_file, tuple(targets.values()))
+        return Workspace(
+            raw.name,
+            url,
+            key,
+            raw.requests_per_second,
+            ca_file,
+            tuple(targets.values()),
+            tuple(followed.values()),
+            discovery,
+            raw.metadata_labels,
+        )
 
     def _key(self, path: str, raw: schema.Workspace) -> ApiKey | None:
         env, file = f"{path}.api_key_env", f"{path}.api_key_file"
@@ -156,6 +191,21 @@ class _Builder:
         return file
 
     def _model(self, path: str, raw: schema.Model, workspace: str) -> Target:
+        if not raw.deployment_id:
+            message = "is missing: write the deployment's id, or follow an environment"
+            self._refuse(message, f"{path}.deployment_id", f"{path}.environment")
+        deployment_id = raw.deployment_id or path  # two without one are not the same
+        options = self._options(path, raw)
+        return Target(workspace, raw.model_id, deployment_id, options, self._labels(path, raw))
+
+    def _followed(self, path: str, raw: schema.Model) -> Followed:
+        if raw.deployment_id:
+            message = "stands beside deployment_id: keep one of the two"
+            self._refuse(message, f"{path}.environment", f"{path}.deployment_id")
+        options = self._options(path, raw)
+        return Followed(raw.model_id, raw.environment, options, self._labels(path, raw))
+
+    def _options(self, path: str, raw: schema.Model) -> ModelOptions:
         window, delay = self._span(path, raw)
         if raw.mode == "current":
             self._spanless(path)
@@ -163,8 +213,7 @@ class _Builder:
             self._fresh(path, raw)
         if raw.mode == "series":
             self._within_a_week(path, window + delay)
-        options = ModelOptions(raw.mode, window, delay, self._metrics(f"{path}.metrics", raw))
-        return Target(workspace, raw.model_id, raw.deployment_id, options, self._labels(path, raw))
+        return ModelOptions(raw.mode, window, delay, self._metrics(f"{path}.metrics", raw))
 
     def _loops(self, path: str, raw: schema.Loops, workspace: str) -> Target:
         window, delay = self._span(path, raw)
@@ -178,6 +227,42 @@ class _Builder:
             self._refuse(message, f"{path}.step", f"{path}.window")
         options = LoopsOptions(window, int(step), delay)
         return Target(workspace, "", raw.deployment_id, options, self._labels(path, raw))
+
+    def _discovery(self, path: str, raw: schema.Discovery) -> Discovery | None:
+        if path not in self._given:
+            return None
+        has_models, has_loops = (f"{path}.{name}" in self._given for name in ("models", "loops"))
+        if not has_models and not has_loops:
+            message = "discovers nothing: write models or loops in it, {} for all of a kind"
+            self._refuse(message, path, f"{path}.model", f"{path}.loop")
+        models, loops = raw.models, raw.loops
+        if not models.statuses:
+            message = "is an empty list, which no deployment matches: name a status, or take the key out"
+            self._refuse(message, f"{path}.models.statuses")
+        selector = ModelSelector(
+            self._patterns(f"{path}.models.include", models.include),
+            self._patterns(f"{path}.models.exclude", models.exclude),
+            models.environments,
+            models.statuses,
+        )
+        loops_selector = LoopsSelector(loops.scope, self._patterns(f"{path}.loops.include", loops.include))
+        return Discovery(
+            self._seconds(f"{path}.interval", raw.interval),
+            selector if has_models else None,
+            loops_selector if has_loops else None,
+            raw.environments,
+            raw.prices,
+        )
+
+    def _patterns(self, path: str, texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
+        patterns = []
+        for place, text in _placed(path, texts):
+            try:
+                patterns.append(_compiled(text))
+            except (re.error, OverflowError, RecursionError, Warning) as error:
+                reason = shown(str(error))[1:-1]  # it may quote the pattern, line feeds and all
+                self._refuse(f"{shown(text)} is not a regular expression: {reason}", place)
+        return tuple(patterns)
 
     def _span(self, path: str, raw: schema.Entry) -> tuple[float, float]:
         return self._seconds(f"{path}.window", raw.window, "7d"), schema.seconds(raw.delay)
@@ -227,3 +312,10 @@ class _Builder:
 
 def _placed(path: str, entries: Iterable[_T]) -> list[tuple[str, _T]]:
     return [(f"{path}[{index}]", entry) for index, entry in enumerate(entries)]
+
+
+def _compiled(text: str) -> re.Pattern[str]:
+    """The pattern; what Python only warns of, such as `[[:alpha:]]`, means something else than it says."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return re.compile(text)

@@ -31,6 +31,14 @@ Word = Annotated[str, Meta(pattern=rf"^\S+{_END}", title="a metric name")]
 LabelName = Annotated[
     str, Meta(pattern=f"^[a-zA-Z_][a-zA-Z0-9_]*{_END}", title="a label name (letters, digits and _)")
 ]
+Pattern = Annotated[str, Meta(pattern=r"\S", title="a regular expression, in quotes")]
+StatusName = Annotated[
+    str, Meta(pattern=f"^[A-Z][A-Z0-9_]*{_END}", title="a status as the API writes it, such as ACTIVE")
+]
+MetadataLabel = Annotated[
+    Literal["model_name", "environment", "base_model", "loops_deployment_id"],
+    Meta(title="one of model_name, environment, base_model, loops_deployment_id"),
+]
 VariableName = Annotated[
     str,
     Meta(
@@ -89,7 +97,6 @@ class Poll(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every target has."""
 
-    deployment_id: Annotated[Id, Meta(description="The deployment's id.")]
     window: Annotated[Duration, Meta(description="The span each value is taken over; at most 7d.")] = "5m"
     delay: Annotated[
         Duration,
@@ -102,6 +109,11 @@ class Model(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One deployment of a model."""
 
     model_id: Annotated[Id, Meta(description="The model's id.")]
+    deployment_id: Annotated[Id, Meta(description="The deployment's id.")] = ""
+    environment: Annotated[
+        Text,
+        Meta(description="Instead of deployment_id: poll what is in this environment, whatever that is."),
+    ] = ""
     mode: Annotated[
         Mode,
         Meta(
@@ -121,10 +133,68 @@ class Model(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Loops(Entry, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One Loops trainer."""
 
+    deployment_id: Annotated[Id, Meta(description="The deployment's id.")]
     step: Annotated[
         Duration,
         Meta(description="The distance of the points asked for; whole seconds, at most the window."),
     ] = "30s"
+
+
+class DiscoverModels(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which deployments to poll; `{}` is all that can have data."""
+
+    include: Annotated[
+        tuple[Pattern, ...],
+        Meta(title="a list of patterns", description="Regular expressions for whole model names."),
+    ] = ()
+    exclude: Annotated[
+        tuple[Pattern, ...],
+        Meta(title="a list of patterns", description="Model names to leave out, though included."),
+    ] = ()
+    environments: Annotated[
+        tuple[Text, ...],
+        Meta(
+            title="a list of environments", description="Only deployments in these; none means any or none."
+        ),
+    ] = ()
+    statuses: Annotated[
+        tuple[StatusName, ...],
+        Meta(
+            title="a list of statuses", description="Only deployments in one of these, as the API calls them."
+        ),
+    ] = ("ACTIVE", "UNHEALTHY", "UPDATING", "WAKING_UP", "LOADING_MODEL", "DEPLOYING")
+
+
+class DiscoverLoops(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which trainers to poll, each with its sampler; `{}` is all of one's own that run or deploy."""
+
+    scope: Annotated[
+        Literal["mine", "org"],
+        Meta(title="one of mine, org", description="Those of the key's owner, or the whole organization's."),
+    ] = "mine"
+    include: Annotated[
+        tuple[Pattern, ...],
+        Meta(title="a list of patterns", description="Regular expressions for whole base models."),
+    ] = ()
+
+
+class Discovery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to list and to poll without naming it; models and loops are off unless they are written."""
+
+    interval: Annotated[Duration, Meta(description="How often everything is listed.")] = "5m"
+    models: Annotated[DiscoverModels, Meta(description="Which model deployments to poll.")] = field(
+        default_factory=DiscoverModels
+    )
+    loops: Annotated[DiscoverLoops, Meta(description="Which Loops trainers to poll.")] = field(
+        default_factory=DiscoverLoops
+    )
+    environments: Annotated[
+        bool,
+        Meta(title="true or false", description="Whether to list and expose environments and promotions."),
+    ] = True
+    prices: Annotated[bool, Meta(title="true or false", description="Whether to list and expose prices.")] = (
+        True
+    )
 
 
 class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -157,6 +227,15 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     loops: Annotated[
         tuple[Loops, ...], Meta(title="a list of Loops trainers", description="The Loops trainers to poll.")
     ] = ()
+    discovery: Annotated[
+        Discovery, Meta(description="What to poll without naming it; off unless it is written.")
+    ] = field(default_factory=Discovery)
+    metadata_labels: Annotated[
+        tuple[MetadataLabel, ...],
+        Meta(
+            title="a list of labels", description="What the listings say that becomes labels of every series."
+        ),
+    ] = ("model_name", "environment", "base_model", "loops_deployment_id")
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

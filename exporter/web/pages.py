@@ -71,8 +71,8 @@ def _build(
     gzip: bool,  # noqa: FBT001 - internal
     only: frozenset[str] | None = None,
 ) -> _Data:
-    version, entries = store.view()
-    parts = blocks((entry.pieces for entry in entries), page_format, only)
+    version, pieces = store.pieces()
+    parts = blocks(pieces, page_format, only)
     return _compress(version, parts) if gzip else _Data(version, b"".join(parts))
 
 

@@ -28,6 +28,7 @@ class Parts:
 
     store: Store
     pages: Pages
+    ready: Callable[[], bool]
     next_poll: Callable[[Target], float | None]
     clock: Callable[[], float]
     reload: Callable[[], None] | None
@@ -58,10 +59,11 @@ def application(parts: Parts, telemetry_path: str) -> Starlette:
         return PlainTextResponse("healthy\n")
 
     async def ready(_: Request) -> Response:
-        if parts.store.ready():
+        if parts.ready():
             return PlainTextResponse("ready\n")
         return PlainTextResponse(
-            "not ready: some targets wait for their first poll\n", HTTPStatus.SERVICE_UNAVAILABLE
+            "not ready: some targets wait to be listed or polled for the first time\n",
+            HTTPStatus.SERVICE_UNAVAILABLE,
         )
 
     async def reload(_: Request) -> Response:

@@ -6,13 +6,14 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from exporter import __version__, budget
 from exporter.baseten.client import Client, Connection
+from exporter.baseten.errors import ApiError, Stopping
 from exporter.baseten.fetch import Api
 from exporter.baseten.inventory import Inventory
 from exporter.baseten.names import MetricNames
@@ -59,8 +60,9 @@ class Exporter:
         self._stop = threading.Event()
         self._changing = threading.Lock()
         self._started = False
+        self._ready = False
         self._connections: dict[str, Connection] = {}
-        self._discoveries: dict[str, Discovery] = {}
+        self.discoveries: dict[str, Discovery] = {}
         self._targets: tuple[Target, ...] = ()
         self.telemetry = Telemetry()
         self.store = Store(clock)
@@ -85,7 +87,7 @@ class Exporter:
                 log.error("config not reloaded, the old one stays", extra={"problems": str(error)})  # noqa: TRY400
                 raise
             self._take(config)
-            log.info("config reloaded", extra=self._facts())
+            log.info("config reloaded", extra=self._facts(self._targets))
 
     def _take(self, config: Config) -> None:
         self.config = config
@@ -118,26 +120,32 @@ class Exporter:
 
     def _discover(self, config: Config) -> None:
         """Have everything listed that the config asks for; what was listed before is known meanwhile."""
-        old, self._discoveries = self._discoveries, {}
+        old, self.discoveries = self.discoveries, {}
         for workspace in config.workspaces:
-            wanted = _wanted(workspace)
+            asked = wanted(workspace)
             known = old.get(workspace.name)
-            if known is not None and known.wanted == wanted:
-                self._discoveries[workspace.name] = old.pop(workspace.name)
+            if known is not None and known.wanted == asked:
+                self.discoveries[workspace.name] = old.pop(workspace.name)
             else:
                 inventory = known.inventory if known is not None and known.attempted else None
-                self._discoveries[workspace.name] = self._discovery(wanted, inventory)
+                self.discoveries[workspace.name] = self._discovery(asked, inventory)
         for replaced in old.values():
             replaced.stop()
 
     def _discovery(self, wanted: Wanted, inventory: Inventory | None) -> Discovery:
         def found(discovery: Discovery) -> None:
             with self._changing:
-                if self._discoveries.get(wanted.workspace) is discovery:
+                if self.discoveries.get(wanted.workspace) is discovery:
+                    before = {target.key for target in self._targets}
                     self._apply()
+                    if {target.key for target in self._targets} != before:
+                        log.info("targets listed", extra=self._facts(self._targets))
 
         def client() -> Client:
-            return self.poller.apis[wanted.workspace].client
+            api = self.poller.apis.get(wanted.workspace)
+            if api is None:  # its workspace went in a reload
+                raise Stopping
+            return api.client
 
         discovery = Discovery(wanted, client, self.telemetry, self._clock, found, inventory)
         if self._started:
@@ -146,7 +154,7 @@ class Exporter:
 
     def _apply(self) -> None:
         """Poll, keep and describe what is wanted of what is known."""
-        config, discoveries = self.config, self._discoveries.values()
+        config, discoveries = self.config, self.discoveries.values()
         self._targets = tuple(target for each in discoveries for target in each.targets)
         self.store.retarget(self._targets, config.poll.stale_after)
         self.store.describe({each.wanted.workspace: each.description for each in discoveries})
@@ -156,24 +164,26 @@ class Exporter:
     def start(self) -> None:
         self._started = True
         self.scheduler.start()
-        for discovery in self._discoveries.values():
+        for discovery in self.discoveries.values():
             discovery.start()
-        log.info("started", extra={"version": __version__, **self._facts()})
+        log.info("started", extra={"version": __version__, **self._facts(self.config.targets)})
 
-    def list_once(self) -> None:
-        """List everything now, on this thread: for commands that do not stay."""
-        for discovery in self._discoveries.values():
-            if discovery.wanted.lists():
-                discovery.run_once()
+    def list_once(self) -> dict[str, list[ApiError]]:
+        """List everything now, on this thread; return by workspace what could not be listed."""
+        listing = [each for each in self.discoveries.values() if each.wanted.lists()]
+        return {each.wanted.workspace: each.run_once() for each in listing}
 
     def ready(self) -> bool:
         """Whether everything was listed and every target polled once, with or without success."""
-        return all(each.attempted for each in self._discoveries.values()) and self.store.ready()
+        # Once is enough: targets that come later must not take a running exporter out of its Service.
+        listed = all(each.attempted for each in self.discoveries.values())
+        self._ready = self._ready or (listed and self.store.ready())
+        return self._ready
 
     def stop(self) -> bool:
         """Start no more polls, wait for those in flight; False if one outlived its timeout."""
         self._stop.set()
-        for discovery in self._discoveries.values():
+        for discovery in self.discoveries.values():
             discovery.stop()
         drain = threading.Thread(target=self.scheduler.stop, daemon=True)
         drain.start()
@@ -184,17 +194,18 @@ class Exporter:
         for api in self.poller.apis.values():
             api.client.close()
 
-    def _facts(self) -> dict[str, object]:
+    def _facts(self, targets: Collection[Target]) -> dict[str, object]:
         config = self.config
         return {
-            "targets": len(self._targets),
+            "targets": len(targets),
             "workspaces": len(config.workspaces),
             "interval": f"{config.poll.interval:g}s",
-            "requests_per_minute": round(budget.requests_per_minute(config, self._targets)),
+            "requests_per_minute": round(budget.requests_per_minute(config, targets)),
         }
 
 
-def _wanted(workspace: Workspace) -> Wanted:
+def wanted(workspace: Workspace) -> Wanted:
+    """What the config of a workspace asks for, without how to connect."""
     return Wanted(
         workspace.name,
         workspace.targets,

@@ -1,7 +1,7 @@
 """How many requests a configuration makes, and how much of its allowance that is."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from exporter.baseten.client import LOOPS_METRICS, MODEL_METRICS
@@ -19,7 +19,6 @@ class Budget(NamedTuple):
 
     workspace: str
     endpoint: str
-    targets: int
     per_minute: float
     share_of_rate: float
     share_of_limit: float
@@ -29,37 +28,30 @@ class Budget(NamedTuple):
         return self.share_of_rate > 1
 
 
-def budgets(config: Config, targets: Iterable[Target]) -> list[Budget]:
+def polls(config: Config, targets: Iterable[Target]) -> list[Budget]:
     """What polling these targets costs, by workspace and endpoint."""
-    by_workspace: dict[str, list[Target]] = {workspace.name: [] for workspace in config.workspaces}
+    requests: dict[str, Counter[str]] = defaultdict(Counter)
     for target in targets:
-        by_workspace[target.workspace].append(target)
+        requests[target.workspace][_endpoint(target)] += _requests_per_poll(target)
     return [
-        budget
+        _budget(workspace, endpoint, count / config.poll.interval)
         for workspace in config.workspaces
-        for budget in _budgets(workspace, by_workspace[workspace.name], config.poll.interval)
+        for endpoint, count in requests[workspace.name].items()
     ]
 
 
+def listings(workspace: Workspace, requests: Mapping[str, int], interval: float) -> list[Budget]:
+    """What listing costs, given the requests of one run by endpoint and the seconds between two runs."""
+    return [_budget(workspace, endpoint, count / interval) for endpoint, count in requests.items()]
+
+
 def requests_per_minute(config: Config, targets: Iterable[Target]) -> float:
-    return sum(budget.per_minute for budget in budgets(config, targets))
+    return sum(budget.per_minute for budget in polls(config, targets))
 
 
-def _budgets(workspace: Workspace, targets: list[Target], interval: float) -> Iterable[Budget]:
-    counts = Counter(_endpoint(target) for target in targets)
-    requests: Counter[str] = Counter()
-    for target in targets:
-        requests[_endpoint(target)] += _requests_per_poll(target)
-    for endpoint, count in requests.items():
-        per_second = count / interval
-        yield Budget(
-            workspace.name,
-            endpoint,
-            counts[endpoint],
-            per_second * 60,
-            per_second / workspace.requests_per_second,
-            per_second / API_LIMIT,
-        )
+def _budget(workspace: Workspace, endpoint: str, per_second: float) -> Budget:
+    share_of_rate = per_second / workspace.requests_per_second
+    return Budget(workspace.name, endpoint, per_second * 60, share_of_rate, per_second / API_LIMIT)
 
 
 def _endpoint(target: Target) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from exporter import __version__, app, budget, demo
+from exporter import __version__, app, check, demo
 from exporter.config import ConfigError, load
 from exporter.diagnosis import diagnose
 from exporter.exposition import Format, blocks
@@ -46,25 +46,19 @@ def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
 
 
 def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
-    del redactor  # nothing is asked, so no key is used
-    config = load(arguments.config_file, environ)
-    for target in config.targets:
-        print(target)
-    print(f"{len(config.targets)} targets, every {config.poll.interval:g} s")
-    for each in budget.budgets(config, config.targets):
-        print(
-            f"workspace {each.workspace}, {each.endpoint}: {each.targets} targets, "
-            f"{each.per_minute:.1f} requests/minute, {each.share_of_rate:.1%} of requests_per_second, "
-            f"{each.share_of_limit:.1%} of the API's limit"
-        )
-        if each.exceeded:
-            print("  more than requests_per_second allows: polls will be late or skipped")
-    return 0
+    if not arguments.live:
+        print(*check.offline(load(arguments.config_file, environ)), sep="\n")
+        return 0
+    exporter = app.Exporter(lambda: load(arguments.config_file, environ), redactor)
+    lines, good = check.live(exporter)
+    print(redactor.redact("\n".join(lines)))
+    exporter.close()
+    return 0 if good else 1
 
 
 def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
     exporter = app.Exporter(lambda: load(arguments.config_file, environ), redactor)
-    exporter.list_once()
+    failures = exporter.list_once()
     targets = exporter.targets
     with ThreadPoolExecutor(exporter.config.poll.concurrency) as pool:
         outcomes = list(pool.map(exporter.poller.poll, targets))
@@ -77,8 +71,12 @@ def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int
             continue
         names = exporter.poller.apis[target.workspace].names
         print(*diagnose(outcome, time.time(), names), sep="\n", file=sys.stderr)
+    for workspace, errors in failures.items():
+        for error in errors:
+            print(redactor.redact(f"{workspace}: could not list {error.endpoint}: {error}"), file=sys.stderr)
     exporter.close()
-    return 0 if all(outcome is not None and outcome.reason is None for outcome in outcomes) else 1
+    polled = all(outcome is not None and outcome.reason is None for outcome in outcomes)
+    return 0 if polled and not any(failures.values()) else 1
 
 
 def _demo(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
@@ -124,13 +122,14 @@ def _parser() -> argparse.ArgumentParser:
 
     run = add("run", _run, "Poll, and serve /metrics (the default command).", "info")
     once = add("once", _once, "Poll everything once; print the metrics, and a diagnosis per target.", "error")
-    check = add("check", _check, "Validate the config; print what would be polled and its cost.", "warning")
+    check_ = add("check", _check, "Validate the config; print what would be polled and its cost.", "error")
     show = add("demo", _demo, "Poll a simulated Baseten API; no key needed.", "info")
-    for sub in (run, once, check):
+    for sub in (run, once, check_):
         _add_config(sub)
     for sub in (run, show):
         _add_web(sub)
-    show.add_argument("--targets", type=int, help="size of the simulated organization (one of everything)")
+    check_.add_argument("--live", action="store_true", help="ask the API, too: list all, poll one of each")
+    show.add_argument("--targets", type=int, metavar="N", help="simulate so many deployments")
     return parser
 
 

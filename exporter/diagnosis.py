@@ -17,7 +17,7 @@ _FAILURES: Mapping[Reason, str] = MappingProxyType(
         "tls": "check api_url and the clock; a proxy that re-signs traffic needs its CA as ca_file",
         "auth": "the key is not accepted: check which key the workspace uses",
         "forbidden": "the key lacks the permission to read this deployment",
-        "not_found": "check model_id and deployment_id, and that the key belongs to this workspace",
+        "not_found": "check the ids (a trainer's own, not its sampler's), the workspace's key, and api_url",
         "rate_limited": "lower requests_per_second or raise poll.interval; others may use the same key",
         "client_error": "the API refuses the question: check mode, window and metrics",
         "server_error": "nothing to do but wait: the fault is at Baseten",
@@ -55,6 +55,8 @@ def diagnose(outcome: Outcome, now: float, names: MetricNames) -> Iterator[str]:
             for reason, count in sorted(outcome.harvest.dropped.items())
         )
         yield from (f"  advice: {advice}" for advice in _advice(outcome.harvest, outcome.snapshot))
+    if outcome.target.kind == "model":
+        yield from (f"  rejected: the API does not know the metric {name}" for name in names.rejected())
 
 
 def _asked(outcome: Outcome, now: float, names: MetricNames) -> list[str]:

@@ -33,6 +33,7 @@ class Entry:
     snapshot: Snapshot | None = None
     up: bool | None = None
     reason: str = ""
+    reasons: frozenset[str] = frozenset()  # all since the last success
     error: str = ""
     last_poll: float | None = None
     last_success: float | None = None
@@ -72,35 +73,30 @@ class Store:
     def succeed(self, target: Target, snapshot: Snapshot, duration: float) -> bool:
         """Swap in a good poll's result; return whether the target's state changed."""
         now = self._clock()
-        newest = snapshot.newest
         with self._lock:
             old = self._entries.get(target.key)
             if old is None or old.target != target:
                 return False
-            entry = replace(
-                old,
-                snapshot=snapshot,
-                up=True,
-                reason="",
-                error="",
-                last_poll=now,
-                last_success=now,
-                duration=duration,
-            )
-            self._put(replace(entry, newest_sample=_latest(old.newest_sample, newest)))
+            newest = _latest(old.newest_sample, snapshot.newest)
+            good = Entry(target, snapshot, up=True, last_poll=now, last_success=now, newest_sample=newest)
+            self._put(replace(good, duration=duration))
             self._next_expiry = min(self._next_expiry, now + self._stale_after)
             return old.up is not True
 
     def fail(self, target: Target, reason: str, error: str, duration: float, *, gone: bool = False) -> bool:
-        """Note a failed poll; return whether the target's state changed. `gone` drops its series at once."""
+        """Note a failed poll; return whether that is news: a reason not seen since the last success.
+
+        `gone` drops the target's series at once.
+        """
         now = self._clock()
         with self._lock:
             old = self._entries.get(target.key)
             if old is None or old.target != target:
                 return False
             entry = replace(old, up=False, reason=reason, error=error, last_poll=now, duration=duration)
-            self._put(replace(entry, snapshot=None) if gone else entry)
-            return old.reason != reason
+            kept = None if gone else old.snapshot
+            self._put(replace(entry, snapshot=kept, reasons=old.reasons | {reason}))
+            return reason not in old.reasons
 
     def describe(self, descriptions: Mapping[str, Mapping[str, Piece]]) -> None:
         """Take what the listings say of each workspace, in place of what they said before."""

@@ -18,6 +18,7 @@ from prometheus_client import (
 
 from exporter import __version__
 from exporter.baseten.client import METRICS_ENDPOINTS
+from exporter.baseten.drift import Unknown
 from exporter.baseten.errors import REASONS, Reason
 from exporter.baseten.harvest import DROP_REASONS, DropReason
 from exporter.model import KINDS, Kind
@@ -75,6 +76,12 @@ class Telemetry:
         )
         self._discovered = self._gauge(
             "discovered_targets", "Targets that the selectors of the config find", "workspace", "kind"
+        )
+        self._unknown = self._counter(
+            "unknown_api_items",
+            "Different fields and values of enumerations that the API sent and this version does not know",
+            "endpoint",
+            "what",
         )
         self._dropped = self._counter(
             "dropped_samples", "Values in answers that were not exposed, null ones included", "reason"
@@ -143,6 +150,9 @@ class Telemetry:
             self._discovered.remove_by_labels({"workspace": workspace, "kind": kind})
         else:
             self._discovered.labels(workspace, kind).set(count)
+
+    def unknown(self, endpoint: str, item: Unknown) -> None:
+        self._unknown.labels(endpoint, item.what).inc()
 
     def loaded(self, now: float, *, good: bool) -> None:
         """Note the outcome of reading the config; `now` in seconds since the epoch."""

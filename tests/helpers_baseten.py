@@ -8,6 +8,7 @@ from typing import Any
 from exporter import exposition
 from exporter.baseten import loops_metrics, model_metrics
 from exporter.baseten.answers import LoopsAnswer, ModelAnswer, decode
+from exporter.baseten.drift import Unknown
 from exporter.baseten.harvest import Harvest
 from exporter.baseten.model_metrics import Question
 from exporter.model import Labels, LoopsOptions
@@ -87,9 +88,13 @@ class Told:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, str, float]] = []
         self.waits: list[tuple[str, str, float]] = []
+        self.unknowns: list[tuple[str, Unknown]] = []
 
     def requested(self, workspace: str, endpoint: str, code: str, seconds: float) -> None:
         self.requests.append((workspace, endpoint, code, seconds))
 
     def waited(self, workspace: str, endpoint: str, seconds: float) -> None:
         self.waits.append((workspace, endpoint, seconds))
+
+    def unknown(self, endpoint: str, item: Unknown) -> None:
+        self.unknowns.append((endpoint, item))

@@ -247,3 +247,12 @@ def test_a_stop_does_not_wait_for_polls_that_wait_for_their_turn(
     assert bench.exporter.stop()
     assert time.monotonic() - began < 1.4
     assert [entry.up for entry in bench.entries().values()] == [None]
+
+
+def test_ready_once_is_ready_for_good(bench: Bench) -> None:
+    assert not bench.exporter.ready()
+    bench.poll_all()
+    assert bench.exporter.ready()
+    bench.reload(bench.workspace(models=f"{CHAT}, {CODE}"))
+    assert not bench.exporter.store.ready(), "a new target has not been polled"
+    assert bench.exporter.ready()

@@ -25,6 +25,7 @@ ORDER = [
     "exporter.budget",
     "exporter.diagnosis",
     "exporter.app",
+    "exporter.check",
     "exporter.demo",
     "exporter.cli",
     "exporter.__main__",

@@ -4,7 +4,7 @@ import pytest
 
 from exporter.apikey import ApiKey
 from exporter.baseten.client import LOOPS_METRICS, MODEL_METRICS
-from exporter.budget import Budget, budgets, requests_per_minute
+from exporter.budget import Budget, listings, polls, requests_per_minute
 from exporter.config import Config, Poll, Workspace
 from exporter.model import LoopsOptions, ModelOptions, Target
 
@@ -25,7 +25,7 @@ def config(*workspaces: Workspace, interval: float = 60) -> Config:
 
 
 def budgets_of(config: Config) -> list[Budget]:
-    return budgets(config, config.targets)
+    return polls(config, config.targets)
 
 
 def per_minute_of(config: Config) -> float:
@@ -62,13 +62,11 @@ def test_the_cost_follows_the_interval(interval: float, per_minute: float) -> No
 def test_each_workspace_and_endpoint_has_a_budget_of_its_own() -> None:
     red = workspace("red", 10, ModelOptions(), ModelOptions("current"), LoopsOptions())
     blue = workspace("blue", 1, LoopsOptions())
-    assert [
-        (each.workspace, each.endpoint, each.targets, each.per_minute)
-        for each in budgets_of(config(red, blue))
-    ] == [
-        ("red", MODEL_METRICS, 2, 3.0),
-        ("red", LOOPS_METRICS, 1, 1.0),
-        ("blue", LOOPS_METRICS, 1, 1.0),
+    found = budgets_of(config(red, blue))
+    assert [(each.workspace, each.endpoint, each.per_minute) for each in found] == [
+        ("red", MODEL_METRICS, 3.0),
+        ("red", LOOPS_METRICS, 1.0),
+        ("blue", LOOPS_METRICS, 1.0),
     ]
 
 
@@ -92,3 +90,11 @@ def test_shares_are_of_the_own_rate_and_of_the_apis_limit(
     assert budget.share_of_rate == pytest.approx(share_of_rate)
     assert budget.share_of_limit == pytest.approx(share_of_limit)
     assert budget.exceeded is exceeded
+
+
+def test_listing_costs_its_requests_over_its_interval() -> None:
+    (models, deployments) = listings(workspace("red", 10), {"models": 1, "deployments": 600}, 300)
+    assert (models.workspace, models.endpoint) == ("red", "models")
+    assert models.per_minute == pytest.approx(0.2)
+    assert deployments.per_minute == pytest.approx(120)
+    assert deployments.share_of_rate == pytest.approx(0.2)

@@ -163,14 +163,12 @@ def test_check_prints_what_would_be_polled_and_its_cost_and_asks_nothing(
         "team/model/q7chat32/w5prod01",
         "team/model/upsca1er/x1idle06",
         "team/loops/tr2x4sft",
-        "3 targets, every 30 s",
-        (
-            "workspace team, model_metrics: 2 targets, 6.0 requests/minute, "
-            "0.5% of requests_per_second, 0.1% of the API's limit"
-        ),
-        (
-            "workspace team, loops_metrics: 1 targets, 2.0 requests/minute, "
-            "0.2% of requests_per_second, 0.0% of the API's limit"
+        "targets: 3, each polled every 30 s",
+        ("team: model_metrics, 6.0 requests/minute: 0.5% of requests_per_second, 0.1% of the API's limit"),
+        ("team: loops_metrics, 2.0 requests/minute: 0.2% of requests_per_second, 0.0% of the API's limit"),
+        *(
+            f"team: {endpoint}, {cost} requests/minute: 0.0% of requests_per_second, 0.0% of the API's limit"
+            for endpoint, cost in (("models", 0.2), ("deployments", 0.4), ("loops_deployments", 0.2))
         ),
     ]
     assert not api.requests
@@ -215,7 +213,7 @@ def test_once_exits_1_if_a_target_failed_and_still_prints_the_others(
     done = cli("once", config)
     assert done.returncode == 1
     assert "team/model/q7chat32/w5prod01: failed: not_found" in done.stderr
-    assert "advice: check model_id and deployment_id" in done.stderr
+    assert "advice: check the ids" in done.stderr
     labels = 'deployment_id="w5prod01",kind="model",model_id="q7chat32",workspace="team"'
     assert f"baseten_exporter_target_up{{{labels}}} 0.0\n" in done.stdout
     assert "baseten_loops_leader_gpu_utilization_ratio{" in done.stdout
@@ -257,7 +255,7 @@ def test_a_port_in_use_is_one_line_on_stderr(cli: Cli, command: str) -> None:
     assert "in use" in line
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:99999", "[::1]"])
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1:99999", "[::1]", "10310"])
 def test_an_impossible_address_is_one_line_on_stderr(cli: Cli, address: str) -> None:
     done = cli("run", f"--web.listen-address={address}")
     assert done.returncode == 1

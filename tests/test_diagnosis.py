@@ -105,3 +105,10 @@ def test_advice_fits_what_was_found(found: Harvest, advice: list[str]) -> None:
 
 def test_an_answer_without_values_has_no_age() -> None:
     assert "got: 0 families, 0 series" in good(harvest())
+
+
+def test_names_that_the_api_rejects_are_said() -> None:
+    names = MetricNames("team")
+    names.reject(("made_up",), 0.0)
+    outcome = Outcome(MODEL, 0.1, harvest("a"), to_snapshot(MODEL, harvest("a")))
+    assert "  rejected: the API does not know the metric made_up" in diagnose(outcome, 0.0, names)

@@ -189,7 +189,9 @@ def test_json_log_lines_are_json(process: Process, eventually: "Eventually") -> 
     eventually(lambda: process.status("/-/ready") == 200)
     process.end(signal.SIGTERM)
     lines: list[dict[str, Any]] = [json.loads(line) for line in process.output().splitlines()]
-    assert {line["msg"] for line in lines} == {"started", "listening", "target is up", "stopping", "stopped"}
+    assert {line["msg"] for line in lines} == {
+        *("started", "listening", "targets listed", "target is up", "stopping", "stopped")
+    }
 
 
 # The demo, and Prometheus

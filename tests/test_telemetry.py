@@ -27,6 +27,7 @@ NAMES = {
     "discovery_last_success_timestamp_seconds": "gauge",
     "discovery_failures_total": "counter",
     "discovered_targets": "gauge",
+    "unknown_api_items_total": "counter",
 }
 """As in the contract; those about single targets come from the store."""
 

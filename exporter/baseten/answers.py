@@ -5,19 +5,25 @@ the translation judges them one by one, so that one bad value costs one sample.
 """
 
 import json
-from typing import Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
 from exporter.baseten.errors import ApiError
+
+UnitHint = Annotated[
+    str | None,
+    msgspec.Meta(extra={"known": ("PER_SECOND", "SECONDS", "BYTES", "MEBIBYTES", "COUNT", "RATIO")}),
+]
+Kind = Annotated[str | None, msgspec.Meta(extra={"known": ("GAUGE", "COUNTER", "HISTOGRAM")})]
 
 
 class Descriptor(msgspec.Struct, frozen=True):
     """`label_sets[j]` describes the j-th value of every step."""
 
     name: str
-    unit_hint: str | None = None
-    kind: str | None = None
+    unit_hint: UnitHint = None
+    kind: Kind = None
     label_sets: list[dict[str, Any]] | None = None
 
 
@@ -29,6 +35,8 @@ class ValueSet(msgspec.Struct, frozen=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
+    unread: ClassVar = frozenset({"mode"})
+
     metric_descriptors: list[Descriptor]
     metric_values: list[ValueSet]
     start_epoch_millis: float | None = None
@@ -75,6 +83,8 @@ class LoopsMetrics(Compute, frozen=True):
 
 
 class LoopsAnswer(msgspec.Struct, frozen=True):
+    unread: ClassVar = frozenset({"deployment_id"})
+
     metrics: LoopsMetrics
 
 

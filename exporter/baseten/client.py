@@ -21,6 +21,7 @@ from exporter.apikey import ApiKey
 from exporter.baseten import listings
 from exporter.baseten.answers import ErrorBody, LoopsAnswer, ModelAnswer, decode
 from exporter.baseten.deadline import Deadline, enforce
+from exporter.baseten.drift import Drift, Unknown
 from exporter.baseten.errors import ApiError, Reason, Stopping
 from exporter.baseten.throttle import Throttle
 
@@ -48,11 +49,16 @@ Answer = TypeVar("Answer")
 
 
 class Observer(Protocol):
-    """Told of every request and every wait for the rate limit; durations in seconds."""
+    """Told of every request, every wait for the rate limit, and what the API sends unknown to us.
+
+    Durations in seconds.
+    """
 
     def requested(self, workspace: str, endpoint: str, code: str, seconds: float) -> None: ...
 
     def waited(self, workspace: str, endpoint: str, seconds: float) -> None: ...
+
+    def unknown(self, endpoint: str, item: Unknown) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +88,7 @@ class Client:
         self._deadline = Deadline()
         self._http = _http(connection)
         enforce(self._http, self._deadline)
+        self.drift = Drift(connection.workspace, observer.unknown, time.monotonic)
         self.close = weakref.finalize(self, self._http.close)
         self._throttles = {
             endpoint: Throttle(endpoint, connection.requests_per_second, time.monotonic)
@@ -129,10 +136,13 @@ class Client:
             reply = self._observed(endpoint, request)
             if reply.status != httpx.codes.OK:
                 raise _refusal(reply)
-            return decode(answer_type, reply.body)
+            answer = decode(answer_type, reply.body)
         except ApiError as error:
+            error.endpoint = endpoint
             self._react(endpoint, error)
             raise
+        self.drift.look(endpoint, reply.body, answer_type)
+        return answer
 
     def _wait_for_turn(self, endpoint: str) -> None:
         seconds = self._throttles[endpoint].reserve()

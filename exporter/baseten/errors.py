@@ -27,8 +27,10 @@ class ApiError(Exception):
     """A question the API did not answer well.
 
     `status` is the HTTP status, None where no answer came; `retry_after` is in seconds, as the
-    answer asked for.
+    answer asked for; `endpoint` is what was asked.
     """
+
+    endpoint = ""
 
     def __init__(
         self, reason: Reason, message: str, *, status: int | None = None, retry_after: float | None = None

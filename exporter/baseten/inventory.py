@@ -14,7 +14,6 @@ from exporter.baseten.listings import (
     Price,
     Promotion,
     Sampler,
-    Status,
     Trainer,
 )
 from exporter.baseten.values import clean_text, label_text, parse_time
@@ -213,13 +212,14 @@ def _add_trainer(harvest: Harvest, trainer: Trainer) -> None:
     sampler = trainer.sampler
     ids = (sampler.id, sampler.model_id, sampler.deployment_id) if sampler else (None, None, None)
     _add(harvest, LOOPS_INFO, (trainer.id, trainer.base_model, *ids), 1)
-    _add_status(harvest, LOOPS_STATUS, (trainer.id,), trainer.status)
-    _add_status(harvest, SAMPLER_STATUS, (trainer.id,), sampler.status if sampler else None)
+    _add_status(harvest, LOOPS_STATUS, trainer.id, trainer.status.name if trainer.status else None)
+    if sampler is not None and sampler.status is not None:
+        _add_status(harvest, SAMPLER_STATUS, trainer.id, sampler.status.name)
 
 
-def _add_status(harvest: Harvest, metric: Metric, ids: Texts, status: Status | None) -> None:
-    if status is not None and status.name:
-        _add(harvest, metric, (*ids, status.name), 1)
+def _add_status(harvest: Harvest, metric: Metric, trainer_id: str, status: str | None) -> None:
+    if status:
+        _add(harvest, metric, (trainer_id, status), 1)
 
 
 def _add(harvest: Harvest, metric: Metric, texts: Texts, raw: object, more: Labels = ()) -> None:
@@ -234,5 +234,5 @@ def _user_labels(deployment: Deployment) -> Labels:
     for name, raw in sorted((deployment.labels or {}).items())[:_MAX_USER_LABELS]:
         text = label_text(raw)
         if text:
-            labels.setdefault(f"label_{sanitize(name)}", text[:_MAX_LABEL_LENGTH])
+            labels.setdefault(f"label_{sanitize(name[:_MAX_LABEL_LENGTH])}", text[:_MAX_LABEL_LENGTH])
     return tuple(labels.items())

@@ -45,6 +45,11 @@ class MetricNames:
             if news and len(self._kinds) < _MAX_LEARNED:
                 self._kinds[descriptor.name] = str(descriptor.kind)
 
+    def rejected(self) -> list[str]:
+        """The names the server does not know."""
+        with self._lock:
+            return sorted(self._rejected)
+
     def groups(self, names: Group, now: float) -> list[Group]:
         """How to ask for `names`: those in good standing together, then a few groups of doubtful ones."""
         with self._lock:

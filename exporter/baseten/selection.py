@@ -10,6 +10,7 @@ from exporter.baseten.values import clean_text
 from exporter.model import (
     Discovery,
     Followed,
+    Kind,
     Labels,
     LoopsOptions,
     LoopsSelector,
@@ -73,13 +74,20 @@ class Wanted:
 def select(wanted: Wanted, inventory: Inventory) -> tuple[Target, ...]:
     """The workspace's targets, each once: entries of the config win over what is discovered."""
     found: dict[tuple[str, ...], Target] = {}
-    for target in (*wanted.targets, *_followed(wanted, inventory), *discovered(wanted, inventory)):
-        found.setdefault(target.key, target)
+    for target in (*wanted.targets, *_followed(wanted, inventory), *_discovered(wanted, inventory)):
+        if _askable(target):
+            found.setdefault(target.key, target)
     facts = _facts(inventory)
     return tuple(
         replace(target, metadata=_metadata(wanted.metadata, facts.get(target.key[1:], {})))
         for target in found.values()
     )
+
+
+def _askable(target: Target) -> bool:
+    """Whether its ids can stand in a URL; what is listed under an odd one is described all the same."""
+    needed = 2 if target.kind == "model" else 1
+    return len(target.ids) == needed and all(text == clean_text(text) for _, text in target.ids)
 
 
 def selects(selector: ModelSelector, model: Model) -> bool:
@@ -107,7 +115,14 @@ def _deployment_ids(environment: Environment) -> Iterator[str]:
         yield environment.candidate_deployment.id
 
 
-def discovered(wanted: Wanted, inventory: Inventory) -> Iterator[Target]:
+def counts(wanted: Wanted, inventory: Inventory) -> dict[Kind, int | None]:
+    """How many deployments each selector itself finds, None where there is none."""
+    models = set(_selected_models(wanted.models, inventory)) if wanted.models else None
+    loops = {each.id for each in _selected_trainers(wanted.loops, inventory)} if wanted.loops else None
+    return {"model": None if models is None else len(models), "loops": None if loops is None else len(loops)}
+
+
+def _discovered(wanted: Wanted, inventory: Inventory) -> Iterator[Target]:
     """What the selectors of the config find; a trainer brings its sampler along."""
     for ids in _selected_models(wanted.models, inventory) if wanted.models else ():
         yield Target(wanted.workspace, *ids, ModelOptions())

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -10,9 +10,9 @@ from exporter import exposition
 from exporter.baseten.client import Client
 from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
 from exporter.baseten.inventory import Inventory, ModelListing, families
-from exporter.baseten.listings import Model, Price, Trainer
-from exporter.baseten.selection import Wanted, discovered, select
-from exporter.model import KINDS
+from exporter.baseten.listings import Environment, Model, Price, Trainer
+from exporter.baseten.selection import Wanted, counts, select
+from exporter.model import Kind, Piece, Target
 from exporter.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -32,8 +32,8 @@ Items = TypeVar("Items")
 class Lister:
     """One run through the listings; what cannot be listed stays as it is in `old`.
 
-    A listing that answers is believed, even if it is empty. `failures` says what did not answer;
-    `stopped` that nobody wants to know any more.
+    A listing that answers is believed, even if it is empty. `failures` says what did not answer,
+    `heard` the kinds whose list did; `stopped` that nobody wants to know any more.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Lister:
         self._old = old
         self._stopped = stopped
         self.failures: list[ApiError] = []
+        self.heard: set[Kind] = set()
 
     def run(self) -> Inventory:
         """List everything wanted; Stopping when the exporter or this run is stopped meanwhile."""
@@ -58,6 +59,7 @@ class Lister:
         models = self._try(lambda: self._client.models().models, None)
         if models is None:
             return self._old.models
+        self.heard.add("model")
         listed = [model for model in models if self._wanted.lists_model(model)]
         with ThreadPoolExecutor(_THREADS) as pool:
             return {listing.model.id: listing for listing in pool.map(self._model, listed)}
@@ -67,7 +69,7 @@ class Lister:
         deployments = self._try(
             lambda: tuple(self._client.deployments(model.id).deployments), old.deployments
         )
-        environments = old.environments
+        environments: tuple[Environment, ...] = ()
         if self._wanted.lists_environments(model):
             environments = self._try(
                 lambda: tuple(self._client.environments(model.id).environments), old.environments
@@ -79,7 +81,11 @@ class Lister:
             return ()
         # Only to describe what the config names, all there are may be looked through.
         scope = self._wanted.loops.scope if self._wanted.loops else "org"
-        return self._try(lambda: tuple(self._client.trainers(scope).deployments), self._old.trainers)
+        trainers = self._try(lambda: self._client.trainers(scope).deployments, None)
+        if trainers is None:
+            return self._old.trainers
+        self.heard.add("loops")
+        return tuple(trainers)
 
     def _prices(self) -> Mapping[str, Price]:
         if not self._wanted.lists_prices():
@@ -118,6 +124,7 @@ class Discovery:
         inventory: Inventory | None,
     ) -> None:
         self.wanted = wanted
+        self.interval = wanted.discovery.interval if wanted.discovery else DEFAULT_INTERVAL
         self.attempted = inventory is not None or not wanted.lists()
         self._client = client
         self._telemetry = telemetry
@@ -125,15 +132,21 @@ class Discovery:
         self._found = found
         self._stop = threading.Event()
         self._troubles: frozenset[str] = frozenset()
-        self._empty: frozenset[str] = frozenset()
-        self._know(inventory or Inventory())
+        self._empty: frozenset[Kind] = frozenset()
+        # Nothing is polled before it was listed, so that no series starts without its labels.
+        self.targets: tuple[Target, ...] = ()
+        self.description: Mapping[str, Piece] = {}
+        self.inventory = inventory or Inventory()
+        if self.attempted:
+            self._know(self.inventory)
 
     def _know(self, inventory: Inventory) -> None:
         self.inventory = inventory
         labels = (("workspace", self.wanted.workspace),)
         self.description = exposition.pieces(families(inventory, self.wanted.metadata), labels)
-        # Nothing is polled before it was listed, so that no series starts without its labels.
-        self.targets = select(self.wanted, inventory) if self.attempted else ()
+        self.targets = select(self.wanted, inventory)
+        for kind, count in counts(self.wanted, inventory).items():
+            self._telemetry.discovered(self.wanted.workspace, kind, count)
 
     def start(self) -> None:
         if not self.wanted.lists():
@@ -146,7 +159,6 @@ class Discovery:
         self._stop.set()
 
     def _run(self) -> None:
-        interval = self.wanted.discovery.interval if self.wanted.discovery else DEFAULT_INTERVAL
         while not self._stop.is_set():
             try:
                 self.run_once()
@@ -154,19 +166,23 @@ class Discovery:
                 return
             except Exception:  # a bug must not end discovery for good
                 log.exception("bug: a discovery run failed in a way it should not")
-            self._stop.wait(interval)
+            self._stop.wait(self.interval)
 
-    def run_once(self) -> None:
+    def run_once(self) -> list[ApiError]:
+        """List everything now; return what could not be listed."""
         lister = Lister(self._client(), self.wanted, self.inventory, self._stop.is_set)
         inventory = lister.run()
+        if self._stop.is_set():
+            raise Stopping
         self._judge(lister.failures)
-        self._count(inventory)
+        self._warn_of_nothing(inventory, lister.heard)
         if inventory != self.inventory or not self.attempted:
-            self.attempted = True
             self._know(inventory)
             self._found(self)
+            self.attempted = True  # only now: what was found is to be polled before the exporter is ready
+        return lister.failures
 
-    def _judge(self, failures: Iterable[ApiError]) -> None:
+    def _judge(self, failures: list[ApiError]) -> None:
         workspace = self.wanted.workspace
         troubles = frozenset(error.reason for error in failures)
         for error in failures:
@@ -174,26 +190,26 @@ class Discovery:
         if not troubles:
             self._telemetry.discovery_succeeded(workspace, self._clock())
         if troubles - self._troubles:
-            error = next(iter(failures))
-            extra = {"workspace": workspace, "reason": error.reason, "error": str(error)}
+            error = failures[0]
+            extra = {
+                "workspace": workspace,
+                "endpoint": error.endpoint,
+                "reason": error.reason,
+                "error": error,
+            }
             log.warning("not everything could be listed: what is known of the rest stays", extra=extra)
         elif self._troubles and not troubles:
             log.info("everything could be listed again", extra={"workspace": workspace})
         self._troubles = troubles
 
-    def _count(self, inventory: Inventory) -> None:
-        """Count what the selectors find, and warn once of one that finds nothing."""
-        wanted = self.wanted
-        kinds = [kind for _, kind, *_ in {target.key for target in discovered(wanted, inventory)}]
-        selectors = {"model": wanted.models, "loops": wanted.loops}
-        empty = set()
-        for kind in KINDS:
-            found = kinds.count(kind) if selectors[kind] is not None else None
-            self._telemetry.discovered(wanted.workspace, kind, found)
-            empty |= {kind} if found == 0 else set()
+    def _warn_of_nothing(self, inventory: Inventory, heard: set[Kind]) -> None:
+        """Warn once of a selector that matches nothing, where its list did answer."""
+        found = counts(self.wanted, inventory)
+        empty = {kind for kind in heard if found[kind] == 0}
+        selectors = {"model": self.wanted.models, "loops": self.wanted.loops}
         for kind in empty - self._empty:
-            log.warning(
-                "a selector matches nothing",
-                extra={"workspace": wanted.workspace, "kind": kind, "selector": selectors[kind]},
-            )
-        self._empty = frozenset(empty)
+            selector = selectors[kind]
+            patterns = [pattern.pattern for pattern in selector.include] if selector else []
+            extra = {"workspace": self.wanted.workspace, "kind": kind, "include": patterns or "everything"}
+            log.warning("a selector of discovery matches nothing", extra=extra)
+        self._empty = self._empty - heard | empty

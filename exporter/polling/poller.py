@@ -91,7 +91,7 @@ class Poller:
         gone = error.reason == "not_found"
         message = self._redact(str(error))
         if self._store.fail(target, error.reason, message, seconds, gone=gone):
-            consequence = "its series are gone" if gone else "its series stay until stale_after, then go"
+            consequence = "its series are gone" if gone else "series it has stay until stale_after"
             extra = {"target": str(target), "reason": error.reason, "error": message}
             log.warning("target is down: %s", consequence, extra=extra)
         return Outcome(target, seconds, reason=error.reason, error=message)

@@ -40,10 +40,10 @@ class Server(uvicorn.Server):
 
 def listen(address: str) -> socket.socket:
     """A listening socket for `host:port` or `:port` (all interfaces); OSError or ValueError if none."""
-    host, _, port = address.rpartition(":")
+    host, colon, port = address.rpartition(":")
     host = host.strip("[]")
-    if not port.isdecimal() or int(port) > 65535:
-        raise ValueError(f"{port!r} is not a port")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{port!r} is not a port, as in localhost:10310 or :10310")
     if not host and socket.has_dualstack_ipv6():
         return socket.create_server(
             ("", int(port)), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024

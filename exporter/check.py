@@ -1,0 +1,105 @@
+"""What `check` tells a person about a config: what would be polled, and what it costs."""
+
+import difflib
+from collections.abc import Iterable, Iterator
+
+from exporter import budget
+from exporter.app import Exporter, wanted
+from exporter.baseten.catalogue import CATALOGUE
+from exporter.baseten.client import DEPLOYMENTS, ENVIRONMENTS, LOOPS_DEPLOYMENTS, MODELS, PRICES
+from exporter.baseten.fetch import Api
+from exporter.baseten.listings import Model
+from exporter.baseten.selection import Wanted
+from exporter.config import Config, Workspace
+from exporter.model import ModelOptions, Target
+from exporter.polling.discovery import DEFAULT_INTERVAL
+
+
+def offline(config: Config) -> Iterator[str]:
+    """What the file alone says."""
+    yield from _targets(config, config.targets)
+    for workspace in config.workspaces:
+        yield from (
+            f"{workspace.name}: follows environment {entry.environment} of model {entry.model_id}"
+            for entry in workspace.followed
+        )
+        if workspace.discovery is not None:
+            yield f"{workspace.name}: discovers more; check --live says what, and what listing it costs"
+        else:
+            named = [Model(model_id) for model_id in wanted(workspace).named_models()]
+            yield from _listing_cost(workspace, wanted(workspace), named, DEFAULT_INTERVAL)
+
+
+def live(exporter: Exporter) -> tuple[list[str], bool]:
+    """What the API says, too, and whether it answered everything: lists all, polls one target of a kind."""
+    troubles = [*_list(exporter), *_probe(exporter)]
+    lines = list(_targets(exporter.config, exporter.targets))
+    for workspace in exporter.config.workspaces:
+        discovery = exporter.discoveries[workspace.name]
+        models = [listing.model for listing in discovery.inventory.models.values()]
+        lines += _listing_cost(workspace, discovery.wanted, models, discovery.interval)
+        lines += _learned(workspace.name, exporter.poller.apis[workspace.name])
+    return lines + troubles, not troubles
+
+
+def _list(exporter: Exporter) -> Iterator[str]:
+    for workspace, errors in exporter.list_once().items():
+        yield from (f"{workspace}: could not list {error.endpoint}: {error}" for error in errors)
+
+
+def _probe(exporter: Exporter) -> Iterator[str]:
+    samples = {(target.workspace, target.kind): target for target in reversed(exporter.targets)}
+    for target in samples.values():
+        outcome = exporter.poller.poll(target)
+        if outcome is None or outcome.reason is not None:
+            yield f"{target}: could not poll: {outcome.error if outcome else 'paused by a 429'}"
+
+
+def _learned(workspace: str, api: Api) -> Iterator[str]:
+    yield from (f"{workspace}: the API does not know the metric {name}" for name in api.names.rejected())
+    for endpoint, item in api.client.drift.found:
+        yield f"{workspace}: {endpoint} sends an unknown {item.what}: {item.path}"
+
+
+def _targets(config: Config, targets: Iterable[Target]) -> Iterator[str]:
+    targets = list(targets)
+    for target in targets:
+        yield str(target)
+        yield from (f"  {hint}" for hint in _doubtful_names(target))
+    yield f"targets: {len(targets)}, each polled every {config.poll.interval:g} s"
+    yield from _budgets(budget.polls(config, targets))
+
+
+def _listing_cost(
+    workspace: Workspace, wanted: Wanted, models: list[Model], interval: float
+) -> Iterator[str]:
+    requests = {
+        MODELS: int(wanted.lists_models()),
+        DEPLOYMENTS: len(models),
+        ENVIRONMENTS: sum(wanted.lists_environments(model) for model in models),
+        LOOPS_DEPLOYMENTS: int(wanted.lists_trainers()),
+        PRICES: int(wanted.lists_prices()),
+    }
+    made = {endpoint: count for endpoint, count in requests.items() if count}
+    yield from _budgets(budget.listings(workspace, made, interval))
+
+
+def _budgets(budgets: Iterable[budget.Budget]) -> Iterator[str]:
+    for each in budgets:
+        yield (
+            f"{each.workspace}: {each.endpoint}, {each.per_minute:.1f} requests/minute: "
+            f"{each.share_of_rate:.1%} of requests_per_second, {each.share_of_limit:.1%} of the API's limit"
+        )
+        if each.exceeded:
+            yield "  more than requests_per_second allows: polls will be late or skipped"
+
+
+def _doubtful_names(target: Target) -> Iterator[str]:
+    """Metric names that this version does not know; the API may, so they are no error."""
+    asked = target.options.metrics if isinstance(target.options, ModelOptions) else ()
+    for name in asked if isinstance(asked, tuple) else ():
+        if name not in CATALOGUE:
+            source = name.replace("baseten_model_", "baseten_", 1)
+            near = difflib.get_close_matches(source, CATALOGUE, n=1, cutoff=0.8)
+            hint = f", did you mean {near[0]}?" if near else ""
+            yield f"metric {name} is not known to this version{hint}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from isal import isal_zlib
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Metric
 
 from exporter.exposition import Format, accumulated, blocks
 from exporter.store import Store
@@ -35,6 +35,7 @@ class Pages:
         self._registry = registry
         self._cache: dict[tuple[Format, bool], _Data] = {}
         self._building: dict[tuple[Format, bool], asyncio.Task[_Data]] = {}
+        self._own_families: dict[tuple[Format, str], tuple[Metric, bytes]] = {}
 
     async def page(self, page_format: Format, *, gzip: bool, names: Iterable[str] = ()) -> list[bytes]:
         """The page in parts to be sent one after the other; `names` filters by metric name."""
@@ -62,7 +63,16 @@ class Pages:
     def _own(self, page_format: Format, only: frozenset[str] | None) -> bytes:
         registry = self._registry if only is None else self._registry.restricted_registry(only)
         end = b"# EOF\n" if page_format is Format.OPENMETRICS else b""
-        return accumulated(registry.collect(), page_format) + end
+        return b"".join([*(self._own_family(metric, page_format) for metric in registry.collect()), end])
+
+    def _own_family(self, metric: Metric, page_format: Format) -> bytes:
+        """Its lines: collected anew for every scrape, written anew only if a value has moved."""
+        key = (page_format, metric.name)
+        last, lines = self._own_families.get(key, (None, b""))
+        if last != metric:
+            lines = accumulated([metric], page_format)
+            self._own_families[key] = (metric, lines)
+        return lines
 
 
 def _build(

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import memory, poll, scrape
+from benchmarks import discovery, memory, poll, scrape
 from benchmarks.report import Row, table
 
 _PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
@@ -17,10 +17,11 @@ _BEGIN, _END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 class Size(NamedTuple):
     targets: int
     rounds: int
+    models: int
 
 
-FULL = Size(targets=1000, rounds=11)
-SMOKE = Size(targets=20, rounds=1)
+FULL = Size(targets=1000, rounds=11, models=2000)
+SMOKE = Size(targets=20, rounds=1, models=10)
 
 
 def main() -> None:
@@ -29,7 +30,8 @@ def main() -> None:
     choice.add_argument("--smoke", action="store_true", help="small and quick: only to see that it runs")
     choice.add_argument("--write", action="store_true", help=f"write the table into docs/{_PAGE.name} too")
     args = parser.parse_args()
-    results = f"{table(_measure(SMOKE if args.smoke else FULL))}\n\n{_circumstances()}"
+    size = SMOKE if args.smoke else FULL
+    results = "\n\n".join([table(_measure(size)), discovery.table(size.models), _circumstances()])
     print(results)
     if args.smoke:
         print("Far too small to judge the goals: this shows only that everything runs.")

@@ -1,6 +1,6 @@
 """What a workspace has, as last listed, and how it is exposed. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from exporter.baseten.listings import (
     Model,
     Price,
     Promotion,
-    Sampler,
     Trainer,
 )
 from exporter.baseten.values import clean_text, label_text, parse_time
@@ -48,9 +47,6 @@ class Inventory:
     models: Mapping[str, ModelListing] = field(default_factory=dict)
     trainers: tuple[Trainer, ...] = ()
     prices: Mapping[str, Price] = field(default_factory=dict)
-
-    def samplers(self) -> Iterator[tuple[Trainer, Sampler]]:
-        return ((trainer, trainer.sampler) for trainer in self.trainers if trainer.sampler)
 
 
 def promotion_of(environment: Environment) -> Promotion | None:

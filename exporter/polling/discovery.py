@@ -190,7 +190,7 @@ class Discovery:
         if not troubles:
             self._telemetry.discovery_succeeded(workspace, self._clock())
         if troubles - self._troubles:
-            error = failures[0]
+            error = next(error for error in failures if error.reason not in self._troubles)
             extra = {
                 "workspace": workspace,
                 "endpoint": error.endpoint,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from exporter import __version__, budget
 from exporter.baseten.client import Client, Connection
-from exporter.baseten.errors import ApiError, Stopping
+from exporter.baseten.errors import ApiError
 from exporter.baseten.fetch import Api
 from exporter.baseten.inventory import Inventory
 from exporter.baseten.names import MetricNames
@@ -93,10 +93,9 @@ class Exporter:
         self.config = config
         self.poller.apis = {workspace.name: self._api(workspace, config) for workspace in config.workspaces}
         self.poller.max_sample_age = config.poll.max_sample_age
+        self.telemetry.watch(self.poller.apis)
         self._discover(config)
         self._apply()
-        # Last, so that a poll in flight of a workspace that went does not count after it is forgotten.
-        self.telemetry.watch(self.poller.apis)
         self.telemetry.loaded(self._clock(), good=True)
 
     def _api(self, workspace: Workspace, config: Config) -> Api:
@@ -122,35 +121,30 @@ class Exporter:
         """Have everything listed that the config asks for; what was listed before is known meanwhile."""
         old, self.discoveries = self.discoveries, {}
         for workspace in config.workspaces:
-            asked = wanted(workspace)
+            asked, client = wanted(workspace), self.poller.apis[workspace.name].client
             known = old.get(workspace.name)
-            if known is not None and known.wanted == asked:
+            if known is not None and (known.wanted, known.client) == (asked, client):
                 self.discoveries[workspace.name] = old.pop(workspace.name)
             else:
                 inventory = known.inventory if known is not None and known.attempted else None
-                self.discoveries[workspace.name] = self._discovery(asked, inventory)
+                self.discoveries[workspace.name] = self._discovery(asked, client, inventory)
         for replaced in old.values():
             replaced.stop()
 
-    def _discovery(self, wanted: Wanted, inventory: Inventory | None) -> Discovery:
-        def found(discovery: Discovery) -> None:
-            with self._changing:
-                if self.discoveries.get(wanted.workspace) is discovery:
-                    before = {target.key for target in self._targets}
-                    self._apply()
-                    if {target.key for target in self._targets} != before:
-                        log.info("targets listed", extra=self._facts(self._targets))
-
-        def client() -> Client:
-            api = self.poller.apis.get(wanted.workspace)
-            if api is None:  # its workspace went in a reload
-                raise Stopping
-            return api.client
-
-        discovery = Discovery(wanted, client, self.telemetry, self._clock, found, inventory)
+    def _discovery(self, wanted: Wanted, client: Client, inventory: Inventory | None) -> Discovery:
+        discovery = Discovery(wanted, client, self.telemetry, self._clock, self._found, inventory)
         if self._started:
             discovery.start()
         return discovery
+
+    def _found(self, discovery: Discovery) -> None:
+        with self._changing:
+            if self.discoveries.get(discovery.wanted.workspace) is not discovery:  # replaced by a reload
+                return
+            before = {target.key for target in self._targets}
+            self._apply()
+            if {target.key for target in self._targets} != before:
+                log.info("targets listed", extra=self._facts(self._targets))
 
     def _apply(self) -> None:
         """Poll, keep and describe what is wanted of what is known."""

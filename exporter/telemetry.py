@@ -114,41 +114,51 @@ class Telemetry:
             for endpoint in METRICS_ENDPOINTS:
                 self._waits.labels(workspace, endpoint)
                 self._request_durations.labels(workspace, endpoint)
-        for workspace in {workspace for workspace, _ in self._known - known}:
-            self._forget(workspace)
+        gone = {workspace for workspace, _ in self._known - known}
         self._known = frozenset(known)
+        for workspace in gone:
+            self._forget(workspace)
 
     def polled(self, workspace: str, kind: Kind, seconds: float, reason: Reason | None) -> None:
         """Count one poll that ran; `reason` is why it failed, None where it did not."""
-        self._polls.labels(workspace, kind).inc()
-        self._durations.labels(workspace, kind).observe(seconds)
-        if reason is not None:
-            self._failures.labels(workspace, kind, reason).inc()
+        if self._watched(workspace):
+            self._polls.labels(workspace, kind).inc()
+            self._durations.labels(workspace, kind).observe(seconds)
+            if reason is not None:
+                self._failures.labels(workspace, kind, reason).inc()
 
-    def skipped(self, workspace: str, kind: Kind, count: int = 1) -> None:
-        self._skipped.labels(workspace, kind).inc(count)
+    def skipped(self, workspace: str, kind: Kind) -> None:
+        if self._watched(workspace):
+            self._skipped.labels(workspace, kind).inc()
 
     def dropped(self, reason: DropReason, count: int) -> None:
         self._dropped.labels(reason).inc(count)
 
     def requested(self, workspace: str, endpoint: str, code: str, seconds: float) -> None:
-        self._requests.labels(workspace, endpoint, code).inc()
-        self._request_durations.labels(workspace, endpoint).observe(seconds)
+        if self._watched(workspace):
+            self._requests.labels(workspace, endpoint, code).inc()
+            self._request_durations.labels(workspace, endpoint).observe(seconds)
 
     def waited(self, workspace: str, endpoint: str, seconds: float) -> None:
-        self._waits.labels(workspace, endpoint).inc(seconds)
+        if self._watched(workspace):
+            self._waits.labels(workspace, endpoint).inc(seconds)
 
-    def discovery_succeeded(self, workspace: str, now: float) -> None:
-        self._discoveries.labels(workspace).set(now)
+    def discovery_succeeded(self, workspace: str, now: float | None) -> None:
+        """Note when everything was listed; None where nothing is to be listed."""
+        if now is None:
+            self._discoveries.remove_by_labels({"workspace": workspace})
+        elif self._watched(workspace):
+            self._discoveries.labels(workspace).set(now)
 
     def discovery_failed(self, workspace: str, reason: Reason) -> None:
-        self._discovery_failures.labels(workspace, reason).inc()
+        if self._watched(workspace):
+            self._discovery_failures.labels(workspace, reason).inc()
 
     def discovered(self, workspace: str, kind: Kind, count: int | None) -> None:
         """Note how many targets a selector finds; None where there is no selector."""
         if count is None:
             self._discovered.remove_by_labels({"workspace": workspace, "kind": kind})
-        else:
+        elif self._watched(workspace):
             self._discovered.labels(workspace, kind).set(count)
 
     def unknown(self, endpoint: str, item: Unknown) -> None:
@@ -159,6 +169,10 @@ class Telemetry:
         self._reload_ok.set(good)
         if good:
             self._reload_time.set(now)
+
+    def _watched(self, workspace: str) -> bool:
+        """Whether it is in the config: what is under way when a workspace goes must not bring it back."""
+        return (workspace, KINDS[0]) in self._known
 
     def _forget(self, workspace: str) -> None:
         for metric in (

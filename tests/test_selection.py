@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from exporter.baseten.inventory import Inventory
-from exporter.baseten.listings import Model
-from exporter.baseten.selection import Wanted, counts, select, selects
+from exporter.baseten.inventory import Inventory, ModelListing
+from exporter.baseten.listings import Environment, Model, Reference
+from exporter.baseten.selection import Wanted, counts, missing_environments, select, selects
 from exporter.model import (
     Discovery,
     Followed,
@@ -379,5 +379,15 @@ def test_only_the_models_needed_are_listed(
 ) -> None:
     """Each model: whether its deployments are listed, and its environments if so."""
     for model, (is_listed, has_environments) in ((CHAT, chat), (OTHER, other)):
-        assert what.lists_model(model) == is_listed
+        assert (what.listed([model]) == [model]) == is_listed
         assert (is_listed and what.lists_environments(model)) == has_environments
+
+
+def test_an_environment_that_finds_nothing_is_missing() -> None:
+    what = wanted(
+        followed=tuple(Followed(CHAT.id, each, ModelOptions()) for each in ("production", "nowhere"))
+    )
+    listed = Environment("production", current_deployment=Reference("d"))
+    inventory = Inventory({CHAT.id: ModelListing(CHAT, environments=(listed,))})
+    assert list(missing_environments(what, inventory)) == [(CHAT.id, "nowhere")]
+    assert len(list(missing_environments(what, Inventory()))) == 2

@@ -56,8 +56,14 @@ class Wanted:
         named = {target.model_id for target in described if target.model_id}
         return frozenset(named | {entry.model_id for entry in self.followed})
 
-    def lists_model(self, model: Model) -> bool:
-        return model.id in self.named_models() or (self.models is not None and selects(self.models, model))
+    def listed(self, models: Iterable[Model]) -> list[Model]:
+        """Those of all models whose deployments are to be listed."""
+        named, selector = self.named_models(), self.models
+        return [
+            model
+            for model in models
+            if model.id in named or (selector is not None and selects(selector, model))
+        ]
 
     def lists_environments(self, model: Model) -> bool:
         followed = any(entry.model_id == model.id for entry in self.followed)
@@ -95,16 +101,25 @@ def selects(selector: ModelSelector, model: Model) -> bool:
     return _matches(selector.include, name) and not any(each.fullmatch(name) for each in selector.exclude)
 
 
+def missing_environments(wanted: Wanted, inventory: Inventory) -> Iterator[Ids]:
+    """Model and environment of the entries that find no deployment."""
+    for entry in wanted.followed:
+        if not any(_ids_of(entry, inventory)):
+            yield entry.model_id, entry.environment
+
+
 def _followed(wanted: Wanted, inventory: Inventory) -> Iterator[Target]:
     """The deployments in the environments that the config names."""
     for entry in wanted.followed:
-        listing = inventory.models.get(entry.model_id)
-        for environment in listing.environments if listing else ():
-            if environment.name == entry.environment:
-                for deployment_id in _deployment_ids(environment):
-                    yield Target(
-                        wanted.workspace, entry.model_id, deployment_id, entry.options, entry.extra_labels
-                    )
+        for ids in _ids_of(entry, inventory):
+            yield Target(wanted.workspace, *ids, entry.options, entry.extra_labels)
+
+
+def _ids_of(entry: Followed, inventory: Inventory) -> Iterator[Ids]:
+    listing = inventory.models.get(entry.model_id)
+    for environment in listing.environments if listing else ():
+        if environment.name == entry.environment:
+            yield from ((entry.model_id, deployment_id) for deployment_id in _deployment_ids(environment))
 
 
 def _deployment_ids(environment: Environment) -> Iterator[str]:

@@ -11,7 +11,7 @@ from exporter.baseten.client import Client
 from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
 from exporter.baseten.inventory import Inventory, ModelListing, families
 from exporter.baseten.listings import Environment, Model, Price, Trainer
-from exporter.baseten.selection import Wanted, counts, select
+from exporter.baseten.selection import Wanted, counts, missing_environments, select
 from exporter.model import Kind, Piece, Target
 from exporter.telemetry import Telemetry
 
@@ -60,7 +60,7 @@ class Lister:
         if models is None:
             return self._old.models
         self.heard.add("model")
-        listed = [model for model in models if self._wanted.lists_model(model)]
+        listed = self._wanted.listed(models)
         with ThreadPoolExecutor(_THREADS) as pool:
             return {listing.model.id: listing for listing in pool.map(self._model, listed)}
 
@@ -110,14 +110,14 @@ class Lister:
 class Discovery:
     """Keeps one workspace's inventory up to date, and calls `found` when it has changed.
 
-    `client` gives the workspace's present client, `inventory` is what is known already. The first run
-    is at once; `attempted` says that it is over, well or not.
+    `inventory` is what is known already. The first run is at once; `attempted` says that it is over,
+    well or not.
     """
 
     def __init__(
         self,
         wanted: Wanted,
-        client: Callable[[], Client],
+        client: Client,
         telemetry: Telemetry,
         clock: Callable[[], float],
         found: Callable[["Discovery"], None],
@@ -126,19 +126,22 @@ class Discovery:
         self.wanted = wanted
         self.interval = wanted.discovery.interval if wanted.discovery else DEFAULT_INTERVAL
         self.attempted = inventory is not None or not wanted.lists()
-        self._client = client
+        self.client = client
         self._telemetry = telemetry
         self._clock = clock
         self._found = found
         self._stop = threading.Event()
         self._troubles: frozenset[str] = frozenset()
         self._empty: frozenset[Kind] = frozenset()
+        self._missing: frozenset[tuple[str, str]] = frozenset()
         # Nothing is polled before it was listed, so that no series starts without its labels.
         self.targets: tuple[Target, ...] = ()
         self.description: Mapping[str, Piece] = {}
         self.inventory = inventory or Inventory()
         if self.attempted:
             self._know(self.inventory)
+        if not wanted.lists():
+            telemetry.discovery_succeeded(wanted.workspace, None)
 
     def _know(self, inventory: Inventory) -> None:
         self.inventory = inventory
@@ -170,7 +173,7 @@ class Discovery:
 
     def run_once(self) -> list[ApiError]:
         """List everything now; return what could not be listed."""
-        lister = Lister(self._client(), self.wanted, self.inventory, self._stop.is_set)
+        lister = Lister(self.client, self.wanted, self.inventory, self._stop.is_set)
         inventory = lister.run()
         if self._stop.is_set():
             raise Stopping
@@ -213,3 +216,13 @@ class Discovery:
             extra = {"workspace": self.wanted.workspace, "kind": kind, "include": patterns or "everything"}
             log.warning("a selector of discovery matches nothing", extra=extra)
         self._empty = self._empty - heard | empty
+        if "model" in heard:
+            self._warn_of_missing(inventory)
+
+    def _warn_of_missing(self, inventory: Inventory) -> None:
+        """Warn once of an environment that the config names and the API does not have."""
+        missing = frozenset(missing_environments(self.wanted, inventory))
+        for model_id, environment in sorted(missing - self._missing):
+            extra = {"workspace": self.wanted.workspace, "model_id": model_id, "environment": environment}
+            log.warning("an environment to follow does not exist, or nothing is in it", extra=extra)
+        self._missing = missing

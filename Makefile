@@ -1,6 +1,8 @@
 # Every target sets up what it needs in .venv, once.
 PYTHON ?= python3
 BIN := .venv/bin
+# `make test EXTRAS=dev,ops` also tests the image and the chart.
+EXTRAS ?= dev
 
 .PHONY: demo test lint bench docs clean
 
@@ -20,6 +22,8 @@ bench: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python -m tools.metrics_page
+	$(BIN)/python -m tools.chart_values
+	$(BIN)/python -m tools.dashboards
 
 clean:
 	rm -rf .venv build dist *.egg-info .coverage htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -33,5 +37,5 @@ clean:
 	touch $@
 
 .venv/.dev: pyproject.toml | .venv/bin/python
-	$(BIN)/pip install --quiet --editable '.[dev]'
+	$(BIN)/pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@

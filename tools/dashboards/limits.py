@@ -11,7 +11,7 @@ LATENCY = steps((10, AMBER), (30, RED))
 STORAGE = steps((0.8, AMBER), (0.9, RED))
 """Share of the ephemeral storage."""
 
-LAG = steps((0.5, AMBER), (0.7, GREEN), base=RED)
+LAG = steps((0.6, AMBER), (0.75, GREEN), base=RED)
 """A GPU rank's utilization as a share of the median of its trainer."""
 
 TRAFFIC_AGE = steps((300, AMBER), (600, RED))

@@ -115,13 +115,22 @@ def installed(wheel: Path) -> Iterator[Path]:
         yield environment / "bin"
 
 
+def _image_user(python: Path) -> dict[str, Any]:
+    """How to become the image's user; not at all where it may not run this Python, say one in /root."""
+    user: dict[str, Any] = {"user": 65532, "group": 65532, "extra_groups": []}
+    try:
+        runs = subprocess.run([python, "-c", ""], cwd="/", capture_output=True, check=False, **user)
+    except PermissionError:
+        return {}
+    return user if runs.returncode == 0 else {}
+
+
 @pytest.fixture(scope="module")
 def container(installed: Path, eventually: "Eventually") -> Iterator[str]:
     """The address of the installed demo, run by the image's user (where that is possible) from `/`."""
     command: list[Word] = [installed / "baseten-exporter", "demo", "--web.listen-address=127.0.0.1:0"]
     environ = {"PATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONUNBUFFERED": "1"}
-    user = {"user": 65532, "group": 65532, "extra_groups": []} if os.geteuid() == 0 else {}
-    options: dict[str, Any] = {"cwd": "/", "env": environ, **user}
+    options: dict[str, Any] = {"cwd": "/", "env": environ, **_image_user(installed / "python")}
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, **options
     ) as process:

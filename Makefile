@@ -22,6 +22,7 @@ bench: .venv/.dev
 
 docs: .venv/.dev
 	$(BIN)/python -m tools.metrics_page
+	$(BIN)/python -m tools.config_page
 	$(BIN)/python -m tools.chart_values
 	$(BIN)/python -m tools.dashboards
 

@@ -60,6 +60,7 @@ _PAGE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>baseten-exporter</title>
+<link rel="icon" href="data:,">
 <style>
 body {{ font-family: sans-serif; margin: 1rem }}
 table {{ border-collapse: collapse }}

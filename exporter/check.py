@@ -9,10 +9,10 @@ from exporter.baseten.catalogue import CATALOGUE
 from exporter.baseten.client import DEPLOYMENTS, ENVIRONMENTS, LOOPS_DEPLOYMENTS, MODELS, PRICES
 from exporter.baseten.fetch import Api
 from exporter.baseten.listings import Model
-from exporter.baseten.selection import Wanted
+from exporter.baseten.selection import Wanted, counts, missing_environments
 from exporter.config import Config, Workspace
 from exporter.model import ModelOptions, Target
-from exporter.polling.discovery import DEFAULT_INTERVAL
+from exporter.polling.discovery import DEFAULT_INTERVAL, Discovery
 
 
 def offline(config: Config) -> Iterator[str]:
@@ -39,7 +39,18 @@ def live(exporter: Exporter) -> tuple[list[str], bool]:
         models = [listing.model for listing in discovery.inventory.models.values()]
         lines += _listing_cost(workspace, discovery.wanted, models, discovery.interval)
         lines += _learned(workspace.name, exporter.poller.apis[workspace.name])
+        lines += unmatched(discovery)
     return lines + troubles, not troubles
+
+
+def unmatched(discovery: Discovery) -> Iterator[str]:
+    """What the config selects or follows, and the listings do not have."""
+    wanted, inventory = discovery.wanted, discovery.inventory
+    for kind, count in counts(wanted, inventory).items():
+        if count == 0:
+            yield f"{wanted.workspace}: discovery of {kind} targets matches nothing"
+    for model_id, environment in missing_environments(wanted, inventory):
+        yield f"{wanted.workspace}: nothing is in environment {environment} of model {model_id}"
 
 
 def _list(exporter: Exporter) -> Iterator[str]:

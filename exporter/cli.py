@@ -35,8 +35,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     configure(arguments.log_level, arguments.log_format, redactor)
     try:
         status: int = arguments.command(arguments, os.environ, redactor)
+        sys.stdout.flush()
     except ConfigError as error:
         print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # whoever reads, say `head`, has seen enough; nothing is left to flush to
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
 
@@ -74,6 +78,9 @@ def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int
     for workspace, errors in failures.items():
         for error in errors:
             print(redactor.redact(f"{workspace}: could not list {error.endpoint}: {error}"), file=sys.stderr)
+    for discovery in exporter.discoveries.values():
+        for line in check.unmatched(discovery):
+            print(line, file=sys.stderr)
     exporter.close()
     polled = all(outcome is not None and outcome.reason is None for outcome in outcomes)
     return 0 if polled and not any(failures.values()) else 1

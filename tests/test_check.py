@@ -112,3 +112,16 @@ def test_a_wrong_key_is_said_once_for_listing_and_polling(live: Live) -> None:
     )
     assert not good
     assert sum("HTTP 401" in line for line in lines) == 2
+
+
+def test_it_names_what_matches_nothing(live: Live) -> None:
+    lines, good = live(
+        "models: [{model_id: q7chat32, environment: nowhere}]",
+        "discovery: {models: {include: [nope]}, loops: {include: [nope]}}",
+    )
+    assert good
+    assert lines[-3:] == [
+        "team: discovery of model targets matches nothing",
+        "team: discovery of loops targets matches nothing",
+        "team: nothing is in environment nowhere of model q7chat32",
+    ]

@@ -261,3 +261,15 @@ def test_an_impossible_address_is_one_line_on_stderr(cli: Cli, address: str) -> 
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "is not a port" in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_bug(config: str) -> None:
+    command = [sys.executable, "-m", "exporter", "check", config]
+    reading, writing = os.pipe()
+    os.close(reading)
+    environ = {**os.environ, "KEY": KEY}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, env=environ, text=True, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")

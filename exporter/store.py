@@ -120,7 +120,7 @@ class Store:
 
     @property
     def version(self) -> int:
-        """Cheap to ask: changes whenever `view` would answer differently."""
+        """Cheap to ask: changes whenever `pieces` would answer differently."""
         with self._lock:
             self._expire()
             return self._version

@@ -87,11 +87,12 @@ def translate(
 ) -> None:
     """Add what the answer says to the harvest; `own_labels` are the target's."""
     steps = list(_steps(answer, question, now))
+    own = dict(own_labels)
     for index, descriptor in enumerate(answer.metric_descriptors):
         settling = descriptor.kind in _SETTLING_KINDS
         if question.settling in (None, settling):
             latest = question.settled_at if settling else math.inf
-            _Row(descriptor, index, own_labels).into(harvest, [step for step in steps if step.end <= latest])
+            _Row(descriptor, index, own).into(harvest, [step for step in steps if step.end <= latest])
 
 
 def _steps(answer: ModelAnswer, question: Question, now: float) -> Iterator[_Step]:
@@ -120,13 +121,13 @@ def _seconds(millis: float | None) -> float | None:
 class _Row:
     """One descriptor with its values in every step."""
 
-    def __init__(self, descriptor: Descriptor, index: int, own_labels: Labels) -> None:
+    def __init__(self, descriptor: Descriptor, index: int, own: dict[str, str]) -> None:
         self._name = clean_text(descriptor.name)
         self._kind = descriptor.kind or ""
         self._unit_hint = descriptor.unit_hint or ""
         self._label_sets = descriptor.label_sets or []
         self._index = index
-        self._own_labels = own_labels
+        self._own = own
 
     def into(self, harvest: Harvest, steps: list[_Step]) -> None:
         columns = [(step, self._column(step)) for step in steps]
@@ -160,15 +161,14 @@ class _Row:
         """The series' labels, sorted, and the value of its `stat` label; None where one is no text."""
         labels: dict[str, str] = {}
         stat = ""
-        own = dict(self._own_labels)
         for name, raw in label_set.items():
             text = label_text(raw)
             if text is None:
                 return None, ""
             if name == "stat":
                 stat = text
-            elif text and own.get(name) != text:
-                labels.setdefault(_label_name(name, own), text)
+            elif text and self._own.get(name) != text:
+                labels.setdefault(_label_name(name, self._own), text)
         return tuple(sorted(labels.items())), stat
 
 

@@ -25,6 +25,7 @@ docs: .venv/.dev
 	$(BIN)/python -m tools.config_page
 	$(BIN)/python -m tools.chart_values
 	$(BIN)/python -m tools.dashboards
+	$(BIN)/python -m tools.status_schema
 
 clean:
 	rm -rf .venv build dist *.egg-info .coverage htmlcov .hypothesis .mypy_cache .pytest_cache .ruff_cache

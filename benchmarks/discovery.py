@@ -2,17 +2,14 @@
 
 import gc
 import multiprocessing
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import NamedTuple
 
+from benchmarks.processes import KEY, resident, simulator
+from benchmarks.report import Goal, Report, table
 from exporter.app import Exporter
 from exporter.config import load
 from exporter.logs import Redactor
@@ -20,9 +17,7 @@ from exporter.logs import Redactor
 _GOAL = 60
 """MB, for 2,000 models of three deployments."""
 
-_KEY = "benchmark-key"
 _RATE = 100
-_STATM = Path("/proc/self/statm")
 _CONFIG = """
 workspaces:
   - name: production
@@ -34,51 +29,30 @@ workspaces:
 
 
 class Found(NamedTuple):
-    """What one run through the listings took; memory in bytes, None where the system does not tell."""
+    """What one run through the listings took; memory in bytes."""
 
     requests: int
     seconds: float
     targets: int
     series: int
-    memory: int | None
+    memory: int
 
 
-def table(models: int) -> str:
+def report(models: int) -> Report:
     """The figures of an organization of so many models, three deployments each."""
-    with _simulator(models) as url, ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with simulator(f"--organization={models}") as url, ProcessPoolExecutor(1, spawn) as pool:
         found = pool.submit(_discover, url).result()
     rows = [
-        ("requests", f"{found.requests:,}", ""),
-        (f"time at {_RATE} requests per second and endpoint", f"{found.seconds:.1f} s", ""),
-        ("targets found", f"{found.targets:,}", ""),
-        ("series that describe what is listed", f"{found.series:,}", ""),
+        ("requests", f"{found.requests:,}"),
+        (f"time at {_RATE} requests per second and endpoint", f"{found.seconds:.1f} s"),
+        ("targets found", f"{found.targets:,}"),
+        ("series that describe what is listed", f"{found.series:,}"),
+        ("memory kept", f"{found.memory / 1e6:.0f} MB"),
     ]
-    if found.memory is not None:
-        megabytes = found.memory / 1e6
-        reached = "yes" if megabytes <= _GOAL else "NO"
-        rows.append(("memory kept", f"{megabytes:.0f} MB", f"at most {_GOAL} MB: {reached}"))
-    head = (f"discovery of {models:,} models, {3 * models:,} deployments", "exporter", "goal")
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    lines = [_line(cells, widths) for cells in (head, *rows)]
-    rule = f"|{'-' * (widths[0] + 2)}|{'-' * (widths[1] + 1)}:|{'-' * (widths[2] + 2)}|"
-    return "\n".join([lines[0], rule, *lines[1:]])
-
-
-def _line(cells: tuple[str, ...], widths: list[int]) -> str:
-    measure, figure, goal = cells
-    return f"| {measure.ljust(widths[0])} | {figure.rjust(widths[1])} | {goal.ljust(widths[2])} |"
-
-
-@contextmanager
-def _simulator(models: int) -> Iterator[str]:
-    command = [sys.executable, "-m", "exporter.simulator"]
-    options = [f"--organization={models}", "--limit=0", f"--key={_KEY}"]
-    with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
+    title = f"discovery of {models:,} models, {3 * models:,} deployments"
+    goal = Goal(f"{title}: memory kept", found.memory / 1e6, "at most", _GOAL, " MB")
+    return Report([table((title, "exporter"), rows)], [goal])
 
 
 def _discover(url: str) -> Found:
@@ -86,24 +60,19 @@ def _discover(url: str) -> Found:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "config.yaml"
         path.write_text(_CONFIG.format(url=url, rate=_RATE))
-        exporter = Exporter(lambda: load(path, {"KEY": _KEY}), Redactor())
-    before, started = _resident(), perf_counter()
+        exporter = Exporter(lambda: load(path, {"KEY": KEY}), Redactor())
+    gc.collect()
+    before, started = resident(), perf_counter()
     exporter.list_once()
-    seconds, after = perf_counter() - started, _resident()
-    pieces = exporter.store.pieces()[1]
-    series = sum(piece.lines.count(b"\n") for share in pieces for piece in share.values())
-    memory = None if before is None or after is None else after - before
-    return Found(_requests(exporter), seconds, len(exporter.targets), series, memory)
+    seconds = perf_counter() - started
+    gc.collect()
+    after = resident()
+    families = exporter.store.families()[1]
+    series = sum(lines.count(b"\n") for share in families.values() for lines in share.lines)
+    return Found(_requests(exporter), seconds, len(exporter.targets), series, after - before)
 
 
 def _requests(exporter: Exporter) -> int:
     metrics = exporter.telemetry.registry.collect()
     samples = [sample for metric in metrics for sample in metric.samples]
     return int(sum(each.value for each in samples if each.name == "baseten_exporter_api_requests_total"))
-
-
-def _resident() -> int | None:
-    gc.collect()
-    if not _STATM.exists():  # only Linux tells
-        return None
-    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

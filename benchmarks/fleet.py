@@ -1,94 +1,146 @@
-"""Deployments of the simulated API, and what polls of them yield: the real path but for the socket."""
+"""Ten thousand deployments: the installed exporter, the API in a process of its own, Prometheus' scrapes."""
 
-from collections.abc import Iterable, Iterator
-from math import inf
-from urllib.parse import urlencode
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic, sleep
+from typing import NamedTuple
 
-import msgspec
-from prometheus_client.parser import text_string_to_metric_families
+from benchmarks import configs, schedule
+from benchmarks.client import Scrapers
+from benchmarks.processes import Running, exporter, free_port, simulator
+from benchmarks.report import Goal, Report, milliseconds, table
 
-from exporter.baseten import loops_metrics, model_metrics
-from exporter.baseten.answers import LoopsAnswer, ModelAnswer, decode
-from exporter.baseten.harvest import Harvest
-from exporter.baseten.names import MetricNames
-from exporter.model import Family, Labels, LoopsOptions, ModelOptions, Sample, Target
-from exporter.simulator import Request, TargetId, World
-from exporter.simulator.api import Api
-from exporter.store import HEALTH, Entry
+_PUNCTUAL, _CPU = 99.9, 40
+_PER_SERIES, _FIXED = 400, 150e6
+_HEALTH = 4
+"""Series that each target has besides its own."""
 
-NOW = 1_800_000_000.0
-WORKSPACE = "production"
-STALE_AFTER = inf
-_MAX_SAMPLE_AGE = 600.0
-_KEY = "benchmark-key"
-
-Series = dict[tuple[str, Labels], float]
-"""Values by name and labels."""
+_WORKSPACES = 2
+_SCRAPES = 4
 
 
-class Fleet:
-    """About 100 series for each of `targets` deployments, or as many more as `nodes` asks for."""
+class Size(NamedTuple):
+    """`interval` in seconds; what is measured takes one."""
 
-    def __init__(self, targets: int, nodes: int = 3) -> None:
-        world = World.sized(targets, nodes=nodes)
-        self._api = Api(world, _KEY, limit=None)
-        self._names = MetricNames(WORKSPACE)
-        self.targets = [_target(each) for each in world.targets()]
-
-    def loops_body(self, target: Target, options: LoopsOptions, now: float = NOW) -> bytes:
-        body = loops_metrics.body(options, now)
-        path = f"/v1/loops/deployments/{target.deployment_id}/metrics"
-        return self._ask("POST", path, now, msgspec.json.encode(body))
-
-    def harvest(self, target: Target, now: float = NOW) -> Harvest:
-        """One poll of `target`, as the exporter does it; `now` in seconds since the epoch."""
-        harvest = Harvest(now - _MAX_SAMPLE_AGE)
-        if isinstance(target.options, LoopsOptions):
-            answer = decode(LoopsAnswer, self.loops_body(target, target.options, now))
-            loops_metrics.translate(answer, target.options, now, harvest)
-        else:
-            self._harvest_model(target, target.options, now, harvest)
-        return harvest
-
-    def _harvest_model(self, target: Target, options: ModelOptions, now: float, harvest: Harvest) -> None:
-        path = f"/v1/models/{target.model_id}/deployments/{target.deployment_id}/metrics?"
-        for question in model_metrics.questions(options, now, self._names.kind_of):
-            body = self._ask("GET", path + urlencode(question.params(question.names)), now)
-            model_metrics.translate(decode(ModelAnswer, body), question, target.labels, now, harvest)
-
-    def _ask(self, method: str, path: str, now: float, body: bytes = b"") -> bytes:
-        request = Request(method, path, {"authorization": f"Bearer {_KEY}"}, body)
-        _, response = self._api.answer(request, now)
-        assert response.status == 200, response.body
-        return response.body
+    targets: int
+    interval: float
 
 
-def _target(target: TargetId) -> Target:
-    ids = (WORKSPACE, target.model_id, target.deployment_id)
-    team = (("team", "search"),)
-    if target.kind == "loops":
-        return Target(*ids, LoopsOptions(), team, (("base_model", "Qwen/Qwen3-8B"),))
-    listed = (("model_name", f"model-{target.model_id}"), ("environment", "production"))
-    return Target(*ids, ModelOptions(), team, listed)
+class Api(NamedTuple):
+    """Seconds before each answer, and how many polls of a workspace run at once."""
+
+    latency: float
+    concurrency: int
 
 
-def shown(entry: Entry, families: Iterable[Family]) -> Iterator[tuple[Family, Labels]]:
-    """All that stands on the page for one target, its health included, each with the target's labels."""
-    target = entry.target
-    for family in families:
-        yield family, target.labels
-    series = entry.snapshot.series if entry.snapshot else 0
-    values = (float(bool(entry.up)), entry.last_success, entry.newest_sample, float(series))
-    for (name, text), value in zip(HEALTH.items(), values, strict=True):
-        assert value is not None
-        labels = (("workspace", target.workspace), ("kind", target.kind), *target.ids)
-        yield Family(name, text, (Sample((), value),)), labels
+class Minute(NamedTuple):
+    """One interval: shares in percent, seconds, bytes."""
+
+    punctual: float
+    latest: float
+    skipped: int
+    answers: float
+    cpu: float
+    memory: int
+    series: int
+    scrape: float
 
 
-def parsed(page: bytes) -> Series:
-    """The series of a page as the client library reads them."""
-    families = text_string_to_metric_families(page.decode())
-    samples = [sample for family in families for sample in family.samples]
-    series = {(each.name, tuple(sorted(each.labels.items()))): each.value for each in samples}
-    assert len(series) == len(samples), "the same series twice"
-    return series
+APIS = (Api(0.2, 32), Api(2.0, 256))
+
+
+def report(size: Size) -> Report:
+    found = dict(zip(APIS, _run(size), strict=True))
+    heads = [f"API latency {api.latency * 1000:g} ms, concurrency {api.concurrency}" for api in found]
+    rows = [
+        ("answers per second", *[f"{each.answers:.0f}" for each in found.values()]),
+        ("polls within 1 s of their time", *[f"{each.punctual:.2f}%" for each in found.values()]),
+        ("latest of them", *[f"{each.latest:.2f} s" for each in found.values()]),
+        ("polls skipped", *[f"{each.skipped}" for each in found.values()]),
+        ("CPU, of one core", *[f"{each.cpu:.0f}%" for each in found.values()]),
+        ("memory", *[f"{each.memory / 1e6:,.0f} MB" for each in found.values()]),
+        ("series", *[f"{each.series:,}" for each in found.values()]),
+        (f"longest of {_SCRAPES} gzip scrapes", *[milliseconds(each.scrape) for each in found.values()]),
+    ]
+    title = f"{size.targets:,} targets every {size.interval:g} s"
+    goals = [goal for api, minute in found.items() for goal in _goals(f"{title}, {api.latency:g} s", minute)]
+    return Report([table((title, *heads), rows)], goals)
+
+
+def _goals(title: str, found: Minute) -> list[Goal]:
+    room = _FIXED + _PER_SERIES * found.series
+    return [
+        Goal(f"{title}: polls within 1 s", found.punctual, "at least", _PUNCTUAL, "%"),
+        Goal(f"{title}: CPU of one core", found.cpu, "at most", _CPU, "%"),
+        Goal(f"{title}: memory", found.memory / 1e6, "at most", round(room / 1e6), " MB"),
+    ]
+
+
+def _run(size: Size) -> list[Minute]:
+    port = free_port()
+    found = []
+    with TemporaryDirectory() as folder:
+        config = Path(folder) / "config.json"
+        with _api(APIS[0], size, config), exporter(config, port) as running:
+            running.wait_for(port, "/-/ready")
+            sleep(size.interval / 2)  # first polls are off the schedule, and next ones half an interval later
+            found.append(_measure(running, port, size))
+            with _api(APIS[1], size, config):
+                running.signal(signal.SIGHUP)
+                sleep(size.interval / 4)  # reading the config, and the polls that are late for it
+                found.append(_measure(running, port, size))
+    return found
+
+
+@contextmanager
+def _api(api: Api, size: Size, config: Path) -> Iterator[None]:
+    """Serve it, and have the config ask it."""
+    with simulator(f"--targets={size.targets}", f"--latency={api.latency}") as url:
+        configs.write(
+            config,
+            url,
+            size.targets,
+            modes=configs.ONE_ANSWER,
+            workspaces=_WORKSPACES,
+            interval=size.interval,
+            concurrency=api.concurrency,
+        )
+        yield
+
+
+def _measure(running: Running, port: int, size: Size) -> Minute:
+    polls, skipped = _polls(port)
+    started, cpu = monotonic(), running.cpu
+    scrapes = _scrape(port, size.interval)
+    seconds, cpu = monotonic() - started, running.cpu - cpu
+    late = schedule.lateness(port, size.interval)
+    polls, skipped = (after - before for after, before in zip(_polls(port), (polls, skipped), strict=True))
+    return Minute(
+        punctual=schedule.punctual(late, int(skipped)),
+        latest=max(late),
+        skipped=int(skipped),
+        answers=polls / seconds,
+        cpu=100 * cpu / seconds,
+        memory=running.resident,
+        series=int(schedule.total(port, "baseten_exporter_target_series")) + _HEALTH * size.targets,
+        scrape=max(scrapes),
+    )
+
+
+def _polls(port: int) -> tuple[float, float]:
+    """How many ran, and how many were skipped."""
+    ran, skipped = "baseten_exporter_polls_total", "baseten_exporter_polls_skipped_total"
+    return schedule.total(port, ran), schedule.total(port, skipped)
+
+
+def _scrape(port: int, seconds: float) -> list[float]:
+    scrapers = Scrapers(port, 1, gzip=True)
+    latencies = []
+    for _ in range(_SCRAPES):
+        latencies += scrapers.scrape()
+        sleep(max(0, seconds / _SCRAPES - latencies[-1]))
+    scrapers.close()
+    return latencies

@@ -1,67 +1,75 @@
-"""Measures beside their goals, as one table for terminals and Markdown alike."""
+"""Figures as tables for terminals and Markdown alike, and goals with how far they were missed."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+
+MISSING = "not installed"
 
 
-class Row(NamedTuple):
-    measure: str
-    ours: str
-    peer: str
-    ratio: float
-    goal: str = ""
-    reached: bool | None = None
+class Goal(NamedTuple):
+    """What was measured and what it should be, both in `unit`."""
+
+    what: str
+    measured: float
+    bound: Literal["at least", "at most"]
+    limit: float
+    unit: str = ""
+
+    @property
+    def met(self) -> bool:
+        if self.bound == "at least":
+            return self.measured >= self.limit
+        return self.measured <= self.limit
+
+    @property
+    def verdict(self) -> str:
+        if self.met:
+            return "met"
+        worse = self.limit / self.measured if self.bound == "at least" else self.measured / self.limit
+        return f"MISSED, {worse:.2f} times off"
 
 
-def durations(measure: str, ours: float, peer: float) -> Row:
-    """In seconds, without a goal."""
-    return Row(measure, _ms(ours), _ms(peer), peer / ours)
+class Report(NamedTuple):
+    """What one section has to say."""
+
+    tables: list[str]
+    goals: list[Goal]
 
 
-def faster(measure: str, ours: float, peer: float, times: float) -> Row:
-    """Durations in seconds; the goal is to be so many times faster."""
-    row = durations(measure, ours, peer)
-    return row._replace(goal=f"at least {times:,}x", reached=row.ratio >= times)
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """The first column to the left, figures to the right."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    rule = "|".join(["", "-" * (widths[0] + 2), *["-" * (width + 1) + ":" for width in widths[1:]], ""])
+    first, *rest = [_line(cells, widths) for cells in (head, *rows)]
+    return "\n".join([first, rule, *rest])
 
 
-def sizes(measure: str, ours: float, peer: float) -> Row:
-    """In bytes, without a goal."""
-    return Row(measure, _bytes(ours), _bytes(peer), peer / ours)
+def goals(found: Sequence[Goal]) -> str:
+    rows = [
+        (
+            each.what,
+            _figure(each.measured, each.unit),
+            f"{each.bound} {each.limit:g}{each.unit}",
+            each.verdict,
+        )
+        for each in found
+    ]
+    return table(("goal", "measured", "limit", "verdict"), rows)
 
 
-def smaller(measure: str, ours: float, peer: float, limit: int) -> Row:
-    """Bytes; the goal is a limit to ours."""
-    return sizes(measure, ours, peer)._replace(goal=f"at most {limit} bytes", reached=ours <= limit)
+def milliseconds(seconds: float) -> str:
+    return _figure(seconds * 1000, " ms")
 
 
-def table(rows: Sequence[Row]) -> str:
-    head = ("measure", "exporter", "prometheus_client", "ratio", "goal", "reached")
-    cells = [head, *[_cells(row) for row in rows]]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [_line(row, widths) for row in cells]
-    rule = "|".join(["", "-" * (widths[0] + 2), *["-" * (width + 1) + ":" for width in widths[1:4]]])
-    rest = "|".join("-" * (width + 2) for width in widths[4:])
-    return "\n".join([lines[0], f"{rule}|{rest}|", *lines[1:]])
+def times(ratio: float) -> str:
+    return _figure(ratio, "x")
 
 
-def _cells(row: Row) -> tuple[str, ...]:
-    reached = {None: "", True: "yes", False: "NO"}[row.reached]
-    return (row.measure, row.ours, row.peer, f"{row.ratio:,.1f}", row.goal, reached)
+def _figure(value: float, unit: str) -> str:
+    """Three digits that mean something."""
+    return f"{value:,.0f}{unit}" if abs(value) >= 100 else f"{value:.3g}{unit}"
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Text to the left, figures to the right."""
-    padded = [
-        cell.rjust(width) if 1 <= column <= 3 else cell.ljust(width)
-        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
-    ]
-    return f"| {' | '.join(padded)} |"
-
-
-def _ms(seconds: float) -> str:
-    millis = seconds * 1000
-    return f"{millis:,.0f} ms" if millis >= 100 else f"{millis:.3g} ms"
-
-
-def _bytes(count: float) -> str:
-    return f"{count:,.0f} bytes"
+    first, *rest = zip(cells, widths, strict=True)
+    return f"| {' | '.join([first[0].ljust(first[1]), *[cell.rjust(width) for cell, width in rest]])} |"

@@ -1,34 +1,28 @@
 """The composition root: builds every part, applies a config to them, and stops them in order."""
 
 import logging
-import os
-import signal
-import socket
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Collection
+from dataclasses import replace
 
-from exporter import __version__, budget
+from exporter import __version__, budget, overview
 from exporter.baseten.client import Client, Connection
 from exporter.baseten.errors import ApiError
-from exporter.baseten.fetch import Api
+from exporter.baseten.fetch import Api, Limits
 from exporter.baseten.inventory import Inventory
 from exporter.baseten.names import MetricNames
 from exporter.baseten.selection import Wanted
-from exporter.config import Config, ConfigError, Workspace, load
+from exporter.config import Config, ConfigError, Workspace
 from exporter.logs import Redactor
 from exporter.model import Target
 from exporter.polling.discovery import Discovery
 from exporter.polling.poller import Poller
 from exporter.polling.scheduler import Scheduler
+from exporter.sharding import WHOLE, Shard
 from exporter.store import Store
 from exporter.telemetry import Telemetry
-from exporter.web.pages import Pages
-from exporter.web.routes import Parts, application
-from exporter.web.server import Server
+from exporter.web.status import WorkspaceStatus
 
 log = logging.getLogger(__name__)
 
@@ -36,40 +30,41 @@ _STRAGGLER_GRACE = 1.0
 """Seconds beyond the request timeout that a stop waits for polls in flight."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the command line says, as far as the running exporter needs it."""
-
-    config_file: Path
-    telemetry_path: str = "/metrics"
-    enable_lifecycle: bool = False
-
-
 class Exporter:
-    """All parts of one exporter. `load` reads the config: at the start, and again on every reload."""
+    """All parts of one exporter.
+
+    `load_config` reads the config: at the start, and again on every reload. `shard` is its part of it.
+    """
 
     def __init__(
         self,
         load_config: Callable[[], Config],
         redactor: Redactor,
         clock: Callable[[], float] = time.time,
+        shard: Shard = WHOLE,
     ) -> None:
-        self._load = load_config
+        self._load_config = load_config
+        self._shard = shard
         self._redactor = redactor
         self._clock = clock
         self._stop = threading.Event()
-        self._changing = threading.Lock()
+        self._reloading = threading.Lock()  # one after the other, so that the file read last wins
+        self._changing = threading.Lock()  # for as long as the parts do not fit together
         self._started = False
         self._ready = False
+        self._warnings: list[str] = []
         self._connections: dict[str, Connection] = {}
         self.discoveries: dict[str, Discovery] = {}
         self._targets: tuple[Target, ...] = ()
-        self.telemetry = Telemetry()
+        self.telemetry = Telemetry(clock)
         self.store = Store(clock)
         self.poller = Poller(self.store, self.telemetry, clock, self._stop, redactor.redact)
         self.scheduler = Scheduler(
-            self.poller.poll, lambda target: self.telemetry.skipped(target.workspace, target.kind), clock
+            self.poller.poll,
+            lambda target: self.telemetry.skipped(target.workspace, target.kind, "overlap"),
+            clock,
         )
+        self.telemetry.shard(shard.index, shard.total)
         self._take(self._load())
 
     @property
@@ -79,21 +74,32 @@ class Exporter:
 
     def reload(self) -> None:
         """Read the config again and take it whole; ConfigError, and nothing changed, where it is bad."""
-        with self._changing:
+        with self._reloading:
             try:
                 config = self._load()
             except ConfigError as error:
                 self.telemetry.loaded(self._clock(), good=False)
                 log.error("config not reloaded, the old one stays", extra={"problems": str(error)})  # noqa: TRY400
                 raise
-            self._take(config)
+            with self._changing:
+                self._take(config)
             log.info("config reloaded", extra=self._facts(self._targets))
+
+    def _load(self) -> Config:
+        """The config, with the shard's part of what each workspace may ask."""
+        config, total = self._load_config(), self._shard.total
+        workspaces = (
+            replace(each, requests_per_second=each.requests_per_second / total) for each in config.workspaces
+        )
+        return replace(config, workspaces=tuple(workspaces))
 
     def _take(self, config: Config) -> None:
         self.config = config
         self.poller.apis = {workspace.name: self._api(workspace, config) for workspace in config.workspaces}
-        self.poller.max_sample_age = config.poll.max_sample_age
+        self._connections = {name: self._connections[name] for name in self.poller.apis}
+        self.poller.limits = Limits(config.poll.max_sample_age, config.poll.max_series_per_target)
         self.telemetry.watch(self.poller.apis)
+        self.telemetry.circuits({name: api.client.is_cut_off for name, api in self.poller.apis.items()})
         self._discover(config)
         self._apply()
         self.telemetry.loaded(self._clock(), good=True)
@@ -107,6 +113,7 @@ class Exporter:
             workspace.requests_per_second,
             config.poll.timeout,
             config.poll.concurrency,
+            config.poll.interval,
             workspace.ca_file,
         )
         old = self.poller.apis.get(workspace.name)
@@ -132,7 +139,9 @@ class Exporter:
             replaced.stop()
 
     def _discovery(self, wanted: Wanted, client: Client, inventory: Inventory | None) -> Discovery:
-        discovery = Discovery(wanted, client, self.telemetry, self._clock, self._found, inventory)
+        discovery = Discovery(
+            wanted, client, self.telemetry, self._clock, self._found, inventory, self._shard
+        )
         if self._started:
             discovery.start()
         return discovery
@@ -153,7 +162,18 @@ class Exporter:
         self.store.retarget(self._targets, config.poll.stale_after)
         self.store.describe({each.wanted.workspace: each.description for each in discoveries})
         threads = dict.fromkeys(self.poller.apis, config.poll.concurrency)
-        self.scheduler.retarget(self._targets, config.poll.interval, threads)
+        intervals = budget.intervals(config, self._targets)
+        self.scheduler.retarget(self._targets, config.poll.interval, intervals, threads)
+        self.telemetry.intervals(config.poll.interval, intervals)
+        self.telemetry.polling(len(self._targets))
+        self._warn(budget.warnings(config, self._targets))
+
+    def _warn(self, warnings: list[str]) -> None:
+        """Log what was not said before; what goes and comes back is news again."""
+        for warning in warnings:
+            if warning not in self._warnings:
+                log.warning(warning)
+        self._warnings = warnings
 
     def start(self) -> None:
         self._started = True
@@ -166,6 +186,13 @@ class Exporter:
         """List everything now, on this thread; return by workspace what could not be listed."""
         listing = [each for each in self.discoveries.values() if each.wanted.lists()]
         return {each.wanted.workspace: each.run_once() for each in listing}
+
+    def overview(self) -> tuple[WorkspaceStatus, ...]:
+        """The state of every workspace, for the status page."""
+        redact, now = self._redactor.redact, self._clock()
+        with self._changing:
+            apis, discoveries = self.poller.apis, self.discoveries
+            return tuple(overview.workspaces(self.config, self._targets, apis, discoveries, redact, now))
 
     def ready(self) -> bool:
         """Whether everything was listed and every target polled once, with or without success."""
@@ -207,57 +234,3 @@ def wanted(workspace: Workspace) -> Wanted:
         workspace.discovery,
         workspace.metadata_labels,
     )
-
-
-def run(settings: Settings, environ: Mapping[str, str], redactor: Redactor, listener: socket.socket) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status. ConfigError if the config is bad."""
-    exporter = Exporter(lambda: load(settings.config_file, environ), redactor)
-    reload = exporter.reload if settings.enable_lifecycle else None
-    pages = Pages(exporter.store, exporter.telemetry.registry)
-    parts = Parts(exporter.store, pages, exporter.ready, exporter.scheduler.next_poll, time.time, reload)
-    return serve(exporter, Server(application(parts, settings.telemetry_path)), listener)
-
-
-def serve(exporter: Exporter, server: Server, listener: socket.socket) -> int:
-    """Run the parts; on a signal stop them in order: polls, server, clients."""
-    drained = threading.Event()
-
-    def stop() -> None:
-        if exporter.stop():
-            drained.set()
-        server.should_exit = True
-
-    _handle_signals(stop, exporter, server)
-    exporter.start()
-    host, port = listener.getsockname()[:2]
-    log.info("listening", extra={"host": host, "port": port})
-    server.run(sockets=[listener])
-    log.info("stopped")
-    if not drained.is_set():
-        os._exit(0)  # a poll in flight cannot be interrupted, and its thread would hold the exit
-    exporter.close()
-    return 0
-
-
-def _handle_signals(stop: Callable[[], None], exporter: Exporter, server: Server) -> None:
-    stopping = threading.Event()
-
-    def on_stop(number: int, _: object) -> None:
-        if stopping.is_set():  # asked twice: someone is in a hurry
-            server.should_exit = server.force_exit = True
-            return
-        stopping.set()
-        log.info("stopping", extra={"signal": signal.Signals(number).name})
-        threading.Thread(target=stop, daemon=True).start()
-
-    def on_reload(_: int, __: object) -> None:
-        threading.Thread(target=_try_reload, args=(exporter,), daemon=True).start()
-
-    signal.signal(signal.SIGTERM, on_stop)
-    signal.signal(signal.SIGINT, on_stop)
-    signal.signal(signal.SIGHUP, on_reload)
-
-
-def _try_reload(exporter: Exporter) -> None:
-    with suppress(ConfigError):  # said in the log and on the gauges
-        exporter.reload()

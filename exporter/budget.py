@@ -8,10 +8,13 @@ from exporter.baseten.client import LOOPS_METRICS, MODEL_METRICS
 from exporter.baseten.model_metrics import questions
 from exporter.baseten.names import MetricNames
 from exporter.config import Config, Workspace
-from exporter.model import LoopsOptions, Target
+from exporter.model import Kind, LoopsOptions, Target
 
 API_LIMIT = 100.0
 """Requests per second that the API allows a key on each of these endpoints."""
+
+_SHARE_FOR_POLLS = 0.95
+"""Of requests_per_second; the rest is for retries, and lets a backlog drain."""
 
 
 class Budget(NamedTuple):
@@ -24,8 +27,14 @@ class Budget(NamedTuple):
     share_of_limit: float
 
     @property
-    def exceeded(self) -> bool:
-        return self.share_of_rate > 1
+    def kind(self) -> Kind:
+        """The kind of targets that are polled there."""
+        return "loops" if self.endpoint == LOOPS_METRICS else "model"
+
+    @property
+    def stretch(self) -> float:
+        """By how much the interval must be longer for the requests to fit; 1 if they do."""
+        return max(1.0, self.share_of_rate / _SHARE_FOR_POLLS)
 
 
 def polls(config: Config, targets: Iterable[Target]) -> list[Budget]:
@@ -43,6 +52,34 @@ def polls(config: Config, targets: Iterable[Target]) -> list[Budget]:
 def listings(workspace: Workspace, requests: Mapping[str, int], interval: float) -> list[Budget]:
     """What listing costs, given the requests of one run by endpoint and the seconds between two runs."""
     return [_budget(workspace, endpoint, count / interval) for endpoint, count in requests.items()]
+
+
+def intervals(config: Config, targets: Iterable[Target]) -> dict[tuple[str, Kind], float]:
+    """How often targets are polled, by workspace and kind, in seconds: all those of a kind alike.
+
+    The interval of the config, longer where requests_per_second allows no more.
+    """
+    return {
+        (each.workspace, each.kind): config.poll.interval * each.stretch for each in polls(config, targets)
+    }
+
+
+def warnings(config: Config, targets: Iterable[Target]) -> list[str]:
+    """What a person should know of intervals that had to be stretched."""
+    lines = []
+    for (workspace, kind), seconds in intervals(config, targets).items():
+        if seconds > config.poll.interval:
+            lines.append(
+                f"{workspace}: {kind} targets are polled every {seconds:.0f} s instead of "
+                f"{config.poll.interval:g} s, since requests_per_second allows no more: raise it, "
+                "ask less or raise poll.interval"
+            )
+        if seconds > config.poll.stale_after:
+            lines.append(
+                f"{workspace}: that is longer than poll.stale_after ({config.poll.stale_after:g} s), "
+                f"and series of {kind} targets will come and go: raise it, too"
+            )
+    return lines
 
 
 def requests_per_minute(config: Config, targets: Iterable[Target]) -> float:

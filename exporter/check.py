@@ -62,8 +62,8 @@ def _probe(exporter: Exporter) -> Iterator[str]:
     samples = {(target.workspace, target.kind): target for target in reversed(exporter.targets)}
     for target in samples.values():
         outcome = exporter.poller.poll(target)
-        if outcome is None or outcome.reason is not None:
-            yield f"{target}: could not poll: {outcome.error if outcome else 'paused by a 429'}"
+        if outcome is not None and outcome.reason is not None:
+            yield f"{target}: could not poll: {outcome.error}"
 
 
 def _learned(workspace: str, api: Api) -> Iterator[str]:
@@ -79,6 +79,7 @@ def _targets(config: Config, targets: Iterable[Target]) -> Iterator[str]:
         yield from (f"  {hint}" for hint in _doubtful_names(target))
     yield f"targets: {len(targets)}, each polled every {config.poll.interval:g} s"
     yield from _budgets(budget.polls(config, targets))
+    yield from (f"  {warning}" for warning in budget.warnings(config, targets))
 
 
 def _listing_cost(
@@ -92,7 +93,10 @@ def _listing_cost(
         PRICES: int(wanted.lists_prices()),
     }
     made = {endpoint: count for endpoint, count in requests.items() if count}
-    yield from _budgets(budget.listings(workspace, made, interval))
+    budgets = budget.listings(workspace, made, interval)
+    yield from _budgets(budgets)
+    if any(each.share_of_rate > 1 for each in budgets):
+        yield "  listing takes longer than its interval: raise requests_per_second or discovery.interval"
 
 
 def _budgets(budgets: Iterable[budget.Budget]) -> Iterator[str]:
@@ -101,8 +105,6 @@ def _budgets(budgets: Iterable[budget.Budget]) -> Iterator[str]:
             f"{each.workspace}: {each.endpoint}, {each.per_minute:.1f} requests/minute: "
             f"{each.share_of_rate:.1%} of requests_per_second, {each.share_of_limit:.1%} of the API's limit"
         )
-        if each.exceeded:
-            yield "  more than requests_per_second allows: polls will be late or skipped"
 
 
 def _doubtful_names(target: Target) -> Iterator[str]:

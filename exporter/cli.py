@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from exporter import __version__, app, check, demo
+from exporter import __version__, app, check, demo, serving
 from exporter.config import ConfigError, load
 from exporter.diagnosis import diagnose
 from exporter.exposition import Format, blocks
 from exporter.logs import Redactor, configure
+from exporter.sharding import Shard, ShardError
+from exporter.web.config import load as web_config
 from exporter.web.server import listen
 
 Arguments = argparse.Namespace
@@ -46,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
-    return app.run(_settings(arguments, arguments.config_file), environ, redactor, _listener(arguments))
+    return serving.run(_settings(arguments, arguments.config_file), environ, redactor, _listener(arguments))
 
 
 def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
@@ -66,15 +68,13 @@ def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int
     targets = exporter.targets
     with ThreadPoolExecutor(exporter.config.poll.concurrency) as pool:
         outcomes = list(pool.map(exporter.poller.poll, targets))
-    for part in blocks(exporter.store.pieces()[1], Format.TEXT):
+    for part in blocks(exporter.store.families()[1], Format.TEXT):
         sys.stdout.write(part.decode())
     sys.stdout.flush()
     for target, outcome in zip(targets, outcomes, strict=True):
-        if outcome is None:
-            print(f"{target}: not polled, since the API asked for a pause (429)", file=sys.stderr)
-            continue
-        names = exporter.poller.apis[target.workspace].names
-        print(*diagnose(outcome, time.time(), names), sep="\n", file=sys.stderr)
+        if outcome is not None:
+            names = exporter.poller.apis[target.workspace].names
+            print(*diagnose(outcome, time.time(), names), sep="\n", file=sys.stderr)
     for workspace, errors in failures.items():
         for error in errors:
             print(redactor.redact(f"{workspace}: could not list {error.endpoint}: {error}"), file=sys.stderr)
@@ -91,16 +91,34 @@ def _demo(arguments: Arguments, environ: Environment, redactor: Redactor) -> int
     with demo.simulator(arguments.targets) as simulator, tempfile.TemporaryDirectory() as folder:
         config_file = Path(folder, "config.yaml")
         config_file.write_text(demo.config(simulator), encoding="utf-8")
-        port = listener.getsockname()[1]
-        print(f"metrics:     http://localhost:{port}{arguments.telemetry_path}")
-        print(f"status page: http://localhost:{port}/")
+        url = f"{_scheme(arguments.web_config_file)}://localhost:{listener.getsockname()[1]}"
+        print(f"metrics:     {url}{arguments.telemetry_path}")
+        print(f"status page: {url}/")
         print(f"simulator:   {simulator.url} (its key: {simulator.key})", flush=True)
         environ = {**environ, demo.KEY_VARIABLE: simulator.key}
-        return app.run(_settings(arguments, config_file), environ, redactor, listener)
+        return serving.run(_settings(arguments, config_file), environ, redactor, listener)
 
 
-def _settings(arguments: Arguments, config_file: Path) -> app.Settings:
-    return app.Settings(config_file, arguments.telemetry_path, arguments.enable_lifecycle)
+def _scheme(web_config_file: Path | None) -> str:
+    return "https" if web_config_file and web_config(web_config_file).context else "http"
+
+
+def _settings(arguments: Arguments, config_file: Path) -> serving.Settings:
+    return serving.Settings(
+        config_file,
+        arguments.telemetry_path,
+        arguments.enable_lifecycle,
+        arguments.web_config_file,
+        _shard(arguments),
+    )
+
+
+def _shard(arguments: Arguments) -> Shard:
+    try:
+        return Shard.of(arguments.shard, arguments.total_shards)
+    except ShardError as error:
+        print(f"--shard: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def _listener(arguments: Arguments) -> socket.socket:
@@ -135,6 +153,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_config(sub)
     for sub in (run, show):
         _add_web(sub)
+        _add_shard(sub)
     check_.add_argument("--live", action="store_true", help="ask the API, too: list all, poll one of each")
     show.add_argument("--targets", type=int, metavar="N", help="simulate so many deployments")
     return parser
@@ -168,6 +187,30 @@ def _add_web(parser: argparse.ArgumentParser) -> None:
         dest="enable_lifecycle",
         action="store_true",
         help="allow POST /-/reload to read the config again (SIGHUP always does)",
+    )
+    parser.add_argument(
+        "--web.config.file",
+        dest="web_config_file",
+        type=Path,
+        metavar="FILE",
+        help="TLS, basic authentication and headers, as the Prometheus exporter toolkit has them",
+    )
+
+
+def _add_shard(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--shard",
+        default="0",
+        metavar="N",
+        help="which of --total-shards this is, from 0; a name that ends in -N will do (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--total-shards",
+        dest="total_shards",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how many exporters share this config, each polling its part (default: %(default)s)",
     )
 
 

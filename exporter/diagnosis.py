@@ -36,12 +36,16 @@ _DROPS: Mapping[DropReason, str] = MappingProxyType(
         "bad_label": "a label that is no text",
         "misaligned": "values that do not line up with their labels",
         "duplicate": "a second value for the same series",
+        "series_limit": "more series than poll.max_series_per_target",
     }
 )
 
 
 def diagnose(outcome: Outcome, now: float, names: MetricNames) -> Iterator[str]:
     """The lines for one target; `now` in seconds since the epoch."""
+    if not outcome.asked:
+        yield f"{outcome.target}: not polled: {outcome.error}"
+        return
     result = f"failed: {outcome.reason}" if outcome.reason else "ok"
     yield f"{outcome.target}: {result} in {outcome.seconds:.2f} s"
     yield from (f"  asked: {question}" for question in _asked(outcome, now, names))

@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, TextIO
@@ -15,18 +15,24 @@ from urllib.parse import quote
 LogFormat = Literal["logfmt", "json"]
 
 _SECRETS = 1024
+_BEGINNING = 12
+_REDACTED = "<redacted>"
 _CHATTY = ("apscheduler", "httpcore", "httpx", "uvicorn")
 _NOT_EXTRA = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"})
 _BARE = re.compile(r'[^\s"=\\]+')
 
 
 class Redactor:
-    """Replaces secrets in text; keeps the newest 1024 of them. Thread-safe."""
+    """Replaces secrets in text; keeps the newest 1024 of them. Thread-safe.
+
+    A long one also where an excerpt cuts it off, unless that leaves less than twelve characters of it.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._patterns: dict[str, re.Pattern[str]] = {}
         self._longest_first: tuple[re.Pattern[str], ...] = ()
+        self._rests: dict[str, tuple[str, ...]] = {}
 
     def add(self, secret: str) -> None:
         if not secret:
@@ -39,11 +45,37 @@ class Redactor:
             # One secret may be the beginning of another.
             longest_first = sorted(self._patterns, key=len, reverse=True)
             self._longest_first = tuple(self._patterns[each] for each in longest_first)
+            self._rests = _rests(longest_first)
 
     def redact(self, text: str) -> str:
         for pattern in self._longest_first:
-            text = pattern.sub("<redacted>", text)
+            text = pattern.sub(_REDACTED, text)
+        for beginning, rests in self._rests.items():
+            if beginning in text:
+                text = _without_beginnings(beginning, rests, text)
         return text
+
+
+def _rests(secrets: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """How long secrets go on, by how they begin."""
+    rests: dict[str, tuple[str, ...]] = {}
+    for secret in secrets:
+        if len(secret) > _BEGINNING:
+            beginning, rest = secret[:_BEGINNING], secret[_BEGINNING:]
+            rests[beginning] = (*rests.get(beginning, ()), rest)
+    return rests
+
+
+def _without_beginnings(beginning: str, rests: Sequence[str], text: str) -> str:
+    before, *parts = text.split(beginning)
+    cuts = (max(_common(part, rest) for rest in rests) for part in parts)
+    return before + "".join(_REDACTED + part[cut:] for part, cut in zip(parts, cuts, strict=True))
+
+
+def _common(left: str, right: str) -> int:
+    """How many characters they have in common from the start."""
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((place for place, (one, other) in pairs if one != other), min(len(left), len(right)))
 
 
 def _pattern(secret: str) -> str:

@@ -5,14 +5,19 @@ safe to call from any thread.
 """
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from exporter import exposition
+from exporter.exposition import Share
 from exporter.model import Family, Labels, Piece, Sample, Snapshot, Target
 
 _NEVER = float("inf")
+
+Owner = tuple[str, ...]
+"""Whose pieces they are: a target, by its key, or a workspace, by its name."""
 
 # What the exporter says about every target, beside the target's own series.
 HEALTH = MappingProxyType(
@@ -47,6 +52,44 @@ class Entry:
         return replace(self, pieces={**data, **_health(self)})
 
 
+class _Family:
+    """Everybody's lines of one metric family, and its help texts with the number of owners who have each."""
+
+    def __init__(self) -> None:
+        self.lines: dict[Owner, bytes] = {}
+        self.helps: Counter[str] = Counter()
+
+
+class _Index:
+    """All that is on the page by metric family: kept so at every poll, since a page needs it that way.
+
+    It holds the lines by themselves, so that a page touches none of the objects around them.
+    """
+
+    def __init__(self) -> None:
+        self._families: dict[str, _Family] = {}
+
+    def replace(self, owner: Owner, old: Mapping[str, Piece], new: Mapping[str, Piece]) -> None:
+        for name, piece in new.items():
+            family = self._families.setdefault(name, _Family())
+            family.lines[owner] = piece.lines
+            family.helps[piece.help] += 1
+        for name, piece in old.items():
+            family = self._families[name]
+            family.helps[piece.help] -= 1
+            if name not in new:
+                del family.lines[owner]
+                if not family.lines:
+                    del self._families[name]
+
+    def families(self) -> exposition.Families:
+        # HELP must be one text per family; two sources under one name get the first in order.
+        return {
+            name: Share(min(+family.helps), list(family.lines.values()))
+            for name, family in self._families.items()
+        }
+
+
 class Store:
     """`clock` gives seconds since the epoch; `version` changes whenever the page would."""
 
@@ -56,6 +99,7 @@ class Store:
         self._stale_after = 0.0
         self._entries: dict[tuple[str, ...], Entry] = {}
         self._descriptions: Mapping[str, Mapping[str, Piece]] = {}
+        self._index = _Index()
         self._version = 0
         self._next_expiry = _NEVER
 
@@ -66,6 +110,8 @@ class Store:
             self._entries = {
                 target.key: replace(old.get(target.key, Entry(target)), target=target) for target in targets
             }
+            for key in old.keys() - self._entries.keys():
+                self._index.replace(key, old[key].pieces, {})
             self._stale_after = stale_after
             self._version += 1
             self._sweep(self._clock())
@@ -98,19 +144,25 @@ class Store:
             self._put(replace(entry, snapshot=kept, reasons=old.reasons | {reason}))
             return reason not in old.reasons
 
+    def hold_back(self, target: Target, reason: str, error: str, *, down: bool) -> None:
+        """Note why a poll did not even start; `down`: the target is no longer known to be up."""
+        with self._lock:
+            old = self._entries.get(target.key)
+            if old is not None and old.target == target and (down or old.up is None):
+                self._put(replace(old, up=False, reason=reason, error=error))
+
     def describe(self, descriptions: Mapping[str, Mapping[str, Piece]]) -> None:
         """Take what the listings say of each workspace, in place of what they said before."""
         with self._lock:
-            if descriptions != self._descriptions:
-                self._descriptions = descriptions
-                self._version += 1
+            old, self._descriptions = self._descriptions, descriptions
+            for workspace in old.keys() | descriptions.keys():
+                self._share((workspace,), old.get(workspace, {}), descriptions.get(workspace, {}))
 
-    def pieces(self) -> tuple[int, list[Mapping[str, Piece]]]:
+    def families(self) -> tuple[int, exposition.Families]:
         """The version and all that stands on its page, stale series already gone."""
         with self._lock:
             self._expire()
-            shares = [entry.pieces for entry in self._entries.values()]
-            return self._version, [*shares, *self._descriptions.values()]
+            return self._version, self._index.families()
 
     def view(self) -> tuple[int, list[Entry]]:
         """The version and the entries that belong together, stale series already gone."""
@@ -120,21 +172,26 @@ class Store:
 
     @property
     def version(self) -> int:
-        """Cheap to ask: changes whenever `pieces` would answer differently."""
+        """Cheap to ask: changes whenever `families` would answer differently."""
         with self._lock:
             self._expire()
             return self._version
 
     def ready(self) -> bool:
-        """Whether every target had its first poll, good or bad."""
+        """Whether every target had its first poll: good, bad, or held back."""
         with self._lock:
-            return all(entry.last_poll is not None for entry in self._entries.values())
+            return all(entry.up is not None for entry in self._entries.values())
 
     def _put(self, entry: Entry) -> None:
         old = self._entries[entry.target.key]
         new = entry.rendered()
         self._entries[entry.target.key] = new
-        if new.pieces != old.pieces:
+        self._share(entry.target.key, old.pieces, new.pieces)
+
+    def _share(self, owner: Owner, old: Mapping[str, Piece], new: Mapping[str, Piece]) -> None:
+        """Put what an owner has on the page in place of what it had."""
+        if new != old:
+            self._index.replace(owner, old, new)
             self._version += 1
 
     def _expire(self) -> None:

@@ -4,7 +4,9 @@ They accumulate, where the targets' values are replaced; per-target ones come fr
 """
 
 import platform
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, get_args
 
 from prometheus_client import (
     CollectorRegistry,
@@ -23,14 +25,25 @@ from exporter.baseten.errors import REASONS, Reason
 from exporter.baseten.harvest import DROP_REASONS, DropReason
 from exporter.model import KINDS, Kind
 
+SkipReason = Literal[
+    "overlap",  # the poll before still ran
+    "paused",  # the endpoint is left alone after a 429
+    "circuit_open",  # nothing gets through to the workspace
+]
+SKIP_REASONS: tuple[SkipReason, ...] = get_args(SkipReason)
+
 _POLL_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _REQUEST_BUCKETS = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Telemetry:
-    """Everything the exporter counts about itself; the one place that names these metrics."""
+    """Everything the exporter counts about itself; the one place that names these metrics.
 
-    def __init__(self) -> None:
+    `clock` gives seconds since the epoch.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
@@ -39,9 +52,10 @@ class Telemetry:
         self._failures = self._counter("poll_failures", "Polls that failed", "workspace", "kind", "reason")
         self._skipped = self._counter(
             "polls_skipped",
-            "Polls not started because the one before still ran or the API had asked for a pause",
+            "Polls not started: the last one still ran, the API wants a pause, or nothing gets through",
             "workspace",
             "kind",
+            "reason",
         )
         self._durations = self._histogram(
             "poll_duration_seconds", "Duration of polls", _POLL_BUCKETS, "workspace", "kind"
@@ -65,6 +79,31 @@ class Telemetry:
             "Time polls waited to keep requests_per_second",
             "workspace",
             "endpoint",
+        )
+        self._retries = self._counter(
+            "api_retries", "Requests to the Baseten API sent a second time", "workspace", "endpoint"
+        )
+        self._pauses = self._gauge(
+            "api_paused_until_timestamp_seconds",
+            "Time until which the last 429 has the endpoint left alone, in seconds since the epoch",
+            "workspace",
+            "endpoint",
+        )
+        self._circuits = self._gauge(
+            "workspace_circuit_open",
+            "Whether only a probe per interval is sent, since nothing gets through (1) or all is well (0)",
+            "workspace",
+        )
+        self._interval = self._gauge("poll_interval_seconds", "The poll interval of the config")
+        self._shard = self._gauge(
+            "shard_info", "Which of how many exporters this is, always 1", "shard", "total_shards"
+        )
+        self._targets = self._gauge("shard_targets", "Targets that this exporter polls")
+        self._intervals = self._gauge(
+            "effective_interval_seconds",
+            "The poll interval, longer than that of the config where requests_per_second allows no more",
+            "workspace",
+            "kind",
         )
         self._discoveries = self._gauge(
             "discovery_last_success_timestamp_seconds",
@@ -99,20 +138,27 @@ class Telemetry:
         for reason in DROP_REASONS:
             self._dropped.labels(reason)
         self._known: frozenset[tuple[str, Kind]] = frozenset()
+        self._stretched: frozenset[tuple[str, Kind]] = frozenset()
+        self._web_config: Gauge | None = None
+        self._certificate: Gauge | None = None
 
     def watch(self, workspaces: Iterable[str]) -> None:
         """Start the known series of these workspaces at 0, and forget those of all others."""
         known = {(workspace, kind) for workspace in workspaces for kind in KINDS}
         for workspace, kind in known:
-            for metric in (self._polls, self._skipped, self._durations):
-                metric.labels(workspace, kind)
+            self._polls.labels(workspace, kind)
+            self._durations.labels(workspace, kind)
+            for skip in SKIP_REASONS:
+                self._skipped.labels(workspace, kind, skip)
             for reason in REASONS:
                 self._failures.labels(workspace, kind, reason)
         for workspace in {workspace for workspace, _ in known}:
             for reason in REASONS:
                 self._discovery_failures.labels(workspace, reason)
+            self._circuits.labels(workspace)
             for endpoint in METRICS_ENDPOINTS:
                 self._waits.labels(workspace, endpoint)
+                self._retries.labels(workspace, endpoint)
                 self._request_durations.labels(workspace, endpoint)
         gone = {workspace for workspace, _ in self._known - known}
         self._known = frozenset(known)
@@ -127,9 +173,9 @@ class Telemetry:
             if reason is not None:
                 self._failures.labels(workspace, kind, reason).inc()
 
-    def skipped(self, workspace: str, kind: Kind) -> None:
+    def skipped(self, workspace: str, kind: Kind, reason: SkipReason) -> None:
         if self._watched(workspace):
-            self._skipped.labels(workspace, kind).inc()
+            self._skipped.labels(workspace, kind, reason).inc()
 
     def dropped(self, reason: DropReason, count: int) -> None:
         self._dropped.labels(reason).inc(count)
@@ -142,6 +188,53 @@ class Telemetry:
     def waited(self, workspace: str, endpoint: str, seconds: float) -> None:
         if self._watched(workspace):
             self._waits.labels(workspace, endpoint).inc(seconds)
+
+    def retried(self, workspace: str, endpoint: str) -> None:
+        if self._watched(workspace):
+            self._retries.labels(workspace, endpoint).inc()
+
+    def paused(self, workspace: str, endpoint: str, seconds: float) -> None:
+        """Note that an endpoint is left alone for so many seconds from now."""
+        if self._watched(workspace):
+            self._pauses.labels(workspace, endpoint).set(self._clock() + seconds)
+
+    def circuits(self, is_open: Mapping[str, Callable[[], bool]]) -> None:
+        """Ask the circuits of these workspaces whenever a page is made: one that was replaced has no say."""
+        for workspace, ask in is_open.items():
+            self._circuits.labels(workspace).set_function(ask)
+
+    def intervals(self, configured: float, effective: Mapping[tuple[str, Kind], float]) -> None:
+        """Note the poll interval, and what becomes of it by workspace and kind; in seconds."""
+        self._interval.set(configured)
+        for workspace, kind in self._stretched - effective.keys():
+            self._intervals.remove_by_labels({"workspace": workspace, "kind": kind})
+        self._stretched = frozenset(effective)
+        for (workspace, kind), seconds in effective.items():
+            self._intervals.labels(workspace, kind).set(seconds)
+
+    def shard(self, index: int, total: int) -> None:
+        self._shard.labels(str(index), str(total)).set(1)
+
+    def polling(self, targets: int) -> None:
+        """Note how many targets are polled."""
+        self._targets.set(targets)
+
+    def web_config(self, *, good: bool) -> None:
+        """Note the outcome of reading the web config; without one there is no such metric."""
+        if self._web_config is None:
+            self._web_config = self._gauge(
+                "web_config_last_reload_successful",
+                "Whether the web config in use is the one in the file (1)",
+            )
+        self._web_config.set(good)
+
+    def certificate(self, expiry: float) -> None:
+        """Note when the served certificate expires, in seconds since the epoch; without TLS there is none."""
+        if self._certificate is None:
+            self._certificate = self._gauge(
+                "web_certificate_expiry_timestamp_seconds", "Time at which the served certificate expires"
+            )
+        self._certificate.set(expiry)
 
     def discovery_succeeded(self, workspace: str, now: float | None) -> None:
         """Note when everything was listed; None where nothing is to be listed."""
@@ -183,6 +276,10 @@ class Telemetry:
             self._requests,
             self._request_durations,
             self._waits,
+            self._retries,
+            self._pauses,
+            self._circuits,
+            self._intervals,
             self._discoveries,
             self._discovery_failures,
             self._discovered,

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from exporter import exposition
@@ -11,7 +11,7 @@ from exporter.baseten.answers import LoopsAnswer, ModelAnswer, decode
 from exporter.baseten.drift import Unknown
 from exporter.baseten.harvest import Harvest
 from exporter.baseten.model_metrics import Question
-from exporter.model import Labels, LoopsOptions
+from exporter.model import Labels, LoopsOptions, Piece
 
 Json = dict[str, Any]
 
@@ -69,7 +69,19 @@ def loops_translated(
 
 def page(harvest: Harvest, own: Labels = (), page_format: exposition.Format = exposition.Format.TEXT) -> str:
     pieces = exposition.pieces(harvest.families(), own)
-    return b"".join(exposition.blocks([pieces], page_format)).decode()
+    return b"".join(exposition.blocks(grouped([pieces]), page_format)).decode()
+
+
+def grouped(targets: Iterable[Mapping[str, Piece]]) -> exposition.Families:
+    """What several targets have, by metric family."""
+    families: dict[str, list[Piece]] = {}
+    for target in targets:
+        for name, piece in target.items():
+            families.setdefault(name, []).append(piece)
+    return {
+        name: exposition.Share(min(piece.help for piece in pieces), [piece.lines for piece in pieces])
+        for name, pieces in families.items()
+    }
 
 
 def lines(harvest: Harvest, own: Labels = ()) -> list[str]:
@@ -89,12 +101,20 @@ class Told:
         self.requests: list[tuple[str, str, str, float]] = []
         self.waits: list[tuple[str, str, float]] = []
         self.unknowns: list[tuple[str, Unknown]] = []
+        self.retries: list[str] = []
+        self.pauses: list[tuple[str, float]] = []
 
     def requested(self, workspace: str, endpoint: str, code: str, seconds: float) -> None:
         self.requests.append((workspace, endpoint, code, seconds))
 
     def waited(self, workspace: str, endpoint: str, seconds: float) -> None:
         self.waits.append((workspace, endpoint, seconds))
+
+    def retried(self, workspace: str, endpoint: str) -> None:
+        self.retries.append(endpoint)
+
+    def paused(self, workspace: str, endpoint: str, seconds: float) -> None:
+        self.pauses.append((endpoint, seconds))
 
     def unknown(self, endpoint: str, item: Unknown) -> None:
         self.unknowns.append((endpoint, item))

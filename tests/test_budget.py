@@ -4,7 +4,7 @@ import pytest
 
 from exporter.apikey import ApiKey
 from exporter.baseten.client import LOOPS_METRICS, MODEL_METRICS
-from exporter.budget import Budget, listings, polls, requests_per_minute
+from exporter.budget import Budget, intervals, listings, polls, requests_per_minute, warnings
 from exporter.config import Config, Poll, Workspace
 from exporter.model import LoopsOptions, ModelOptions, Target
 
@@ -21,7 +21,7 @@ def workspace(name: str, rate: float, *options: Options) -> Workspace:
 
 
 def config(*workspaces: Workspace, interval: float = 60) -> Config:
-    return Config(Poll(interval, 10, 4, 300, 600), workspaces)
+    return Config(Poll(interval, 10, 4, 300, 600, 20_000), workspaces)
 
 
 def budgets_of(config: Config) -> list[Budget]:
@@ -75,21 +75,47 @@ def test_a_workspace_without_targets_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("targets", "rate", "share_of_rate", "share_of_limit", "exceeded"),
+    ("targets", "rate", "share_of_rate", "share_of_limit", "interval"),
     [
-        (30, 10, 0.1, 0.01, False),
-        (300, 10, 1.0, 0.1, False),
-        (301, 10, 301 / 300, 0.1003333, True),
-        (60, 0.5, 4.0, 0.02, True),
+        (30, 10, 0.1, 0.01, 60),
+        (285, 10, 0.95, 0.095, 60),
+        (300, 10, 1.0, 0.1, 60 / 0.95),
+        (60, 0.5, 4.0, 0.02, 240 / 0.95),
     ],
+    ids=["far below", "just fits", "leaves nothing free", "four times too much"],
 )
-def test_shares_are_of_the_own_rate_and_of_the_apis_limit(
-    targets: int, rate: float, share_of_rate: float, share_of_limit: float, *, exceeded: bool
+def test_shares_are_of_the_own_rate_and_of_the_apis_limit_and_intervals_stretch_to_fit(
+    targets: int, rate: float, share_of_rate: float, share_of_limit: float, interval: float
 ) -> None:
-    (budget,) = budgets_of(config(workspace("team", rate, *[ModelOptions()] * targets)))
+    polled = config(workspace("team", rate, *[ModelOptions()] * targets))
+    (budget,) = budgets_of(polled)
     assert budget.share_of_rate == pytest.approx(share_of_rate)
     assert budget.share_of_limit == pytest.approx(share_of_limit)
-    assert budget.exceeded is exceeded
+    assert intervals(polled, polled.targets) == {("team", "model"): pytest.approx(interval)}
+    assert bool(warnings(polled, polled.targets)) is (interval > 60)
+
+
+def test_only_what_is_too_much_is_stretched() -> None:
+    red = workspace("red", 0.1, *[ModelOptions("current")] * 12, LoopsOptions())
+    polled = config(red, workspace("blue", 10, ModelOptions("current")))
+    assert intervals(polled, polled.targets) == {
+        ("red", "model"): pytest.approx(120 / 0.95),
+        ("red", "loops"): 60,
+        ("blue", "model"): 60,
+    }
+    assert warnings(polled, polled.targets) == [
+        (
+            "red: model targets are polled every 126 s instead of 60 s, since requests_per_second "
+            "allows no more: raise it, ask less or raise poll.interval"
+        )
+    ]
+
+
+def test_an_interval_stretched_beyond_stale_after_is_said() -> None:
+    polled = config(workspace("red", 0.1, *[LoopsOptions()] * 60))
+    (_, warning) = warnings(polled, polled.targets)
+    assert "632 s" in warnings(polled, polled.targets)[0]
+    assert warning.startswith("red: that is longer than poll.stale_after (300 s)")
 
 
 def test_listing_costs_its_requests_over_its_interval() -> None:

@@ -11,6 +11,7 @@ from exporter import exposition
 from exporter.baseten import catalogue
 from exporter.baseten.catalogue import CATALOGUE, sanitize
 from exporter.model import Family, Sample
+from tests.helpers_baseten import grouped
 
 MIB = 1048576.0
 
@@ -197,7 +198,7 @@ def test_whatever_comes_the_name_is_legal_and_the_help_one_line(
     naming = catalogue.name(source, kind, hint, stat=stat, span_known=known)
     assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", naming.family)
     family = Family(naming.family, naming.help, (Sample((), 1.0),))
-    blocks = exposition.blocks([exposition.pieces([family], ())], exposition.Format.TEXT)
+    blocks = exposition.blocks(grouped([exposition.pieces([family], ())]), exposition.Format.TEXT)
     page = b"".join(blocks).decode()
     assert page.count("\n") == 3
     assert [each.documentation for each in text_string_to_metric_families(page)] == [naming.help]

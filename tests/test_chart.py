@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+import trustme
 import yaml
 
 from exporter import __version__
 from exporter.config import load
+from exporter.web import config as web
+from tests.conftest import running
 from tools import chart_values
 
 if TYPE_CHECKING:
@@ -183,8 +186,77 @@ def _with_files_here(config: str, folder: Path) -> str:
     return config
 
 
-def _pod(deployment: Manifest) -> Manifest:
-    template: Manifest = deployment["spec"]["template"]
+def _web_folder(helm: Helm, values: Mapping[str, Any], folder: Path) -> Path:
+    """The mounted web config; its Secrets hold what a real authority has signed."""
+    secrets = {each["metadata"]["name"]: each for each in helm.manifests(values) if each["kind"] == "Secret"}
+    folder.mkdir()
+    authority = trustme.CA()
+    leaf = authority.issue_cert("baseten-baseten-exporter.monitoring.svc")
+    authority.cert_pem.write_to_path(folder / "client-ca.crt")
+    leaf.cert_chain_pems[0].write_to_path(folder / "tls.crt")
+    leaf.private_key_pem.write_to_path(folder / "tls.key")
+    config = secrets["baseten-baseten-exporter-web"]["stringData"]["web-config.yaml"]
+    (folder / "web-config.yaml").write_text(config, encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("name", ["tls", "password", "client-certificates", "shards-tls"])
+def test_the_exporter_accepts_the_web_config(name: str, helm: Helm, tmp_path: Path) -> None:
+    values = _read(FOLDER / f"{name}.values.yaml")
+    config = web.load(_web_folder(helm, values, tmp_path / "web") / "web-config.yaml")
+    assert config.context
+    (volume,) = [each for each in _pod_spec(helm, values)["volumes"] if each["name"] == "web"]
+    sources = [each["secret"] for each in volume["projected"]["sources"]]
+    mounted = {item["path"] for each in sources for item in each.get("items", [])}
+    assert {path.name for path in config.files} == {"web-config.yaml"} | mounted
+
+
+def _pod_spec(helm: Helm, values: Mapping[str, Any]) -> Manifest:
+    (found,) = [each for each in helm.manifests(values) if each["kind"] in ("Deployment", "StatefulSet")]
+    spec: Manifest = _pod(found)["spec"]
+    return spec
+
+
+def test_a_changed_password_needs_no_restart(helm: Helm) -> None:
+    values = _read(FOLDER / "password.values.yaml")
+    pods = [
+        _pod(
+            helm.one("Deployment", {**values, "webConfig": {**values["webConfig"], "basicAuthUsers": users}})
+        )
+        for users in (values["webConfig"]["basicAuthUsers"], {"other": "$2b$10$" + "a" * 53})
+    ]
+    assert pods[0] == pods[1]
+
+
+def test_every_shard_gets_its_own_number_and_the_same_total(helm: Helm) -> None:
+    values = {**SECRET, "shards": 4, "serviceMonitor": {"enabled": True}}
+    manifests = {each["kind"]: each for each in helm.manifests(values)}
+    assert "Deployment" not in manifests
+    shards, service = manifests["StatefulSet"], manifests["Service"]
+    assert shards["spec"]["replicas"] == 4
+    assert (shards["spec"]["serviceName"], service["spec"]["clusterIP"]) == (
+        service["metadata"]["name"],
+        "None",
+    )
+    container = _pod(shards)["spec"]["containers"][0]
+    assert {"--shard=$(POD_NAME)", "--total-shards=4"} <= set(container["args"])
+    assert container["env"] == [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    ]
+    found = manifests["ServiceMonitor"]["spec"]["selector"]["matchLabels"]
+    assert found.items() <= service["metadata"]["labels"].items()
+
+
+def test_shards_and_a_single_pod_differ_in_nothing_else(helm: Helm) -> None:
+    single, shard = (_pod_spec(helm, {**SECRET, "shards": number}) for number in (1, 2))
+    container = shard["containers"][0]
+    del container["env"]
+    container["args"] = [each for each in container["args"] if "shard" not in each]
+    assert shard == single
+
+
+def _pod(workload: Manifest) -> Manifest:
+    template: Manifest = workload["spec"]["template"]
     return template
 
 
@@ -218,7 +290,7 @@ def test_a_changed_key_restarts_the_pod_only_if_it_is_in_the_environment(helm: H
 
 
 def test_the_pod_meets_the_restricted_standard(everything: list[Manifest]) -> None:
-    specs = [_pod(each)["spec"] for each in everything if each["kind"] == "Deployment"]
+    specs = [_pod(each)["spec"] for each in everything if each["kind"] in ("Deployment", "StatefulSet")]
     specs += [each["spec"] for each in everything if each["kind"] == "Pod"]
     for spec in specs:
         assert spec["securityContext"]["runAsNonRoot"] is True
@@ -262,11 +334,37 @@ def test_the_monitors_find_what_they_scrape(helm: Helm) -> None:
 
 def test_the_test_pod_asks_a_real_exporter(helm: Helm, demo: "Demo") -> None:
     container = helm.one("Pod", SECRET)["spec"]["containers"][0]
-    assert container["args"] == ["http://baseten-baseten-exporter.monitoring.svc:10310", "/metrics"]
-    command = [sys.executable, *container["command"][1:], demo.url, "/metrics"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("ready")
-    assert "baseten_exporter_target_up{" in done.stdout
+    assert container["args"] == ["/metrics", "http://baseten-baseten-exporter.monitoring.svc:10310"]
+    _runs(container["command"], demo.url, demo.url)
+
+
+def test_the_test_pod_asks_over_https(helm: Helm, tmp_path: Path) -> None:
+    values = _read(FOLDER / "tls.values.yaml")
+    container = helm.one("Pod", values)["spec"]["containers"][0]
+    assert container["args"] == ["/metrics", "https://baseten-baseten-exporter.monitoring.svc:10310"]
+    file = _web_folder(helm, values, tmp_path / "web") / "web-config.yaml"
+    command = [sys.executable, "-m", "exporter", "demo", "--web.listen-address=127.0.0.1:0"]
+    with running([*command, f"--web.config.file={file}"]) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[-1].removesuffix("/metrics")
+        assert url.startswith("https://")
+        _runs(container["command"], url)
+
+
+def _runs(command: list[str], *urls: str) -> None:
+    """Run a container's command against exporters; it must find each ready, and its page."""
+    here = [sys.executable, *command[1:], "/metrics", *urls]
+    done = subprocess.run(here, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines.count("ready") == len(urls)
+    assert any(line.startswith("baseten_exporter_target_up{") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["password", "client-certificates", "existing-web-config"])
+def test_there_is_no_test_pod_where_it_would_not_be_let_in(name: str, helm: Helm) -> None:
+    kinds = {each["kind"] for each in helm.manifests(_read(FOLDER / f"{name}.values.yaml"))}
+    assert "Pod" not in kinds
 
 
 def _groups(*names: str) -> Iterator[Manifest]:
@@ -381,3 +479,14 @@ def test_the_examples_of_the_readme_render(helm: Helm) -> None:
         assert helm.manifests(yaml.safe_load(example))
     for link in re.findall(r"\]\((?!https?://)([^)#]+)", text):
         assert (CHART / link).exists(), link
+
+
+def test_the_examples_of_the_install_page_render(helm: Helm) -> None:
+    text = (
+        (ROOT / "docs" / "install.md").read_text(encoding="utf-8").replace("$2y$10$...", "$2y$10$" + "a" * 53)
+    )
+    _, _, section = text.partition("### TLS and passwords in the chart")
+    examples = [yaml.safe_load(each) for each in re.findall(r"```yaml\n(.*?)```", section, re.DOTALL)]
+    assert len(examples) == 3
+    for example in examples:
+        assert helm.manifests({**SECRET, **example})

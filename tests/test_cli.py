@@ -179,7 +179,8 @@ def test_check_warns_of_more_than_the_rate_allows(cli: Cli, tmp_path: Path) -> N
     path.write_text(CONFIG.format(url="http://127.0.0.1:9", rate=0.05))
     done = cli("check")
     assert done.returncode == 0
-    assert done.stdout.count("more than requests_per_second allows") == 1
+    assert "team: model targets are polled every 63 s instead of 30 s" in done.stdout
+    assert "loops targets are polled" not in done.stdout
 
 
 # Once
@@ -224,7 +225,7 @@ def test_once_says_which_targets_a_429_left_unpolled(cli: Cli, config: str, api:
     done = cli("once", config)
     assert done.returncode == 1
     assert "team/model/q7chat32/w5prod01: failed: rate_limited" in done.stderr
-    assert "team/model/upsca1er/x1idle06: not polled, since the API asked for a pause (429)" in done.stderr
+    assert "team/model/upsca1er/x1idle06: not polled: model_metrics is paused for" in done.stderr
     assert "team/loops/tr2x4sft: ok" in done.stderr
 
 

@@ -21,9 +21,11 @@ import trustme
 from exporter import __version__
 from exporter.apikey import ApiKey
 from exporter.baseten.answers import ModelAnswer
-from exporter.baseten.client import MAX_BODY, Client, Connection
+from exporter.baseten.circuit import THRESHOLD, Outage
+from exporter.baseten.client import Client, Connection, Spare
 from exporter.baseten.deadline import Deadline
-from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
+from exporter.baseten.errors import ApiError, CircuitOpen, EndpointPaused, Stopping
+from exporter.baseten.replies import MAX_BODY
 from exporter.simulator import FAULTS, Fault, Request, Simulator, World
 from exporter.simulator.api import JSON
 from exporter.simulator.faults import GZIP, LIMITED, body, dribble, status
@@ -281,8 +283,8 @@ def test_after_a_401_even_a_file_that_looks_unchanged_is_read_again(
     client = client_for(simulator.url, key=ApiKey.from_file(path))
     path.write_text(KEY)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert failure(client).reason == "auth"
     assert ask(client).metric_descriptors
+    assert simulator.requests == {("model_metrics", 401): 1, ("model_metrics", 200): 1}
 
 
 # Statuses
@@ -466,9 +468,192 @@ def test_a_refused_connection(client_for: ClientFor) -> None:
 def test_the_next_request_finds_a_healed_server(simulator: Simulator, client_for: ClientFor) -> None:
     client = client_for(simulator.url)
     for fault in ("reset", "cut off", "huge body", "500"):
-        simulator.fail("", fault, times=1)
+        simulator.fail("", fault)
         failure(client)
+        simulator.heal()
         assert ask(client).metric_descriptors
+
+
+# What is asked again: at most one request of a poll, once
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param("html 502", id="502"),
+        pytest.param("503", id="503"),
+        pytest.param(status(504, {}), id="504"),
+        pytest.param("reset", id="a reset"),
+        pytest.param("close", id="a connection closed without an answer"),
+        pytest.param("cut off", id="a connection closed within one"),
+    ],
+)
+def test_what_may_pass_is_asked_again_once(
+    simulator: Simulator, client_for: ClientFor, fault: str | Fault
+) -> None:
+    told, paused = Told(), []
+
+    def pause(seconds: float) -> bool:
+        paused.append(seconds)
+        return False
+
+    client = client_for(simulator.url, told=told, pause=pause)
+    simulator.fail("", fault, times=1)
+    ask(client)
+    assert told.retries == ["model_metrics"]
+    assert len(told.requests) == 2
+    assert 0.1 <= paused[1] <= 0.5
+    simulator.fail("", fault)
+    failure(client)
+    assert len(told.requests) == 4
+
+
+def test_a_refused_connection_is_tried_again_once(client_for: ClientFor) -> None:
+    told = Told()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    failure(client_for(f"http://127.0.0.1:{port}", told=told))
+    assert [code for _, _, code, _ in told.requests] == ["connection"] * 2
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["500", "401", "404", "422", "429", "html 200", "truncated json", "huge body", "gzip bomb", "stall"],
+)
+def test_what_will_not_pass_is_not_asked_again(
+    simulator: Simulator, client_for: ClientFor, fault: str
+) -> None:
+    told = Told()
+    simulator.fail("", fault)
+    failure(client_for(simulator.url, told=told, timeout=SHORT if fault == "stall" else 5))
+    assert (len(told.requests), told.retries) == (1, [])
+
+
+def test_all_requests_of_a_poll_share_one_retry(simulator: Simulator, client_for: ClientFor) -> None:
+    told, spare = Told(), Spare()
+    client = client_for(simulator.url, told=told)
+    simulator.fail("", "503", times=1)
+    client.model_metrics(*CHAT, (), spare)
+    simulator.fail("", "503", times=1)
+    with pytest.raises(ApiError):
+        client.model_metrics(*CHAT, (), spare)
+    assert len(told.retries) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "connection"),
+    [
+        pytest.param(status(503, {"retry_after": 4.95}), {}, id="the jitter would go beyond it"),
+        pytest.param(status(503, {"retry_after": 9}), {}, id="the answer asks for longer"),
+        pytest.param("503", {"requests_per_second": 0.1}, id="its turn comes later"),
+    ],
+)
+def test_there_is_no_retry_after_the_deadline(
+    simulator: Simulator, client_for: ClientFor, fault: str | Fault, connection: dict[str, float]
+) -> None:
+    told = Told()
+    simulator.fail("", fault)
+    assert failure(client_for(simulator.url, told=told, **connection)).reason == "server_error"
+    assert told.retries == []
+
+
+def test_a_retry_ends_with_the_deadline_of_its_request(simulator: Simulator, client_for: ClientFor) -> None:
+    simulator.fail("", "stall")
+    simulator.fail("", "503", times=1)
+    client = client_for(simulator.url, timeout=0.6)
+    assert failure_in_time(client).reason == "timeout"
+
+
+def test_a_retry_may_run_into_a_429(simulator: Simulator, client_for: ClientFor) -> None:
+    told = Told()
+    simulator.fail("", "429 body")
+    simulator.fail("", "503", times=1)
+    assert failure(client_for(simulator.url, told=told)).reason == "rate_limited"
+    [(endpoint, seconds)] = told.pauses
+    assert endpoint == "model_metrics"
+    assert 36 < seconds <= 37
+
+
+def test_an_endpoint_paused_meanwhile_is_not_asked_again(simulator: Simulator, client_for: ClientFor) -> None:
+    client = client_for(simulator.url)
+
+    def limit_another(request: Request) -> None:
+        """While the first request is under way, another one is told to wait."""
+        if "metrics=other" not in request.target:
+            with suppress(ApiError):
+                ask(client, (("metrics", "other"),))
+
+    simulator.fail(limit_another, "500")  # returns None: the fault never applies
+    simulator.fail("metrics=other", "429 body")
+    simulator.fail(lambda request: "metrics=other" not in request.target, "503")
+    simulator.fail(limit_another, "500")
+    assert failure(client).reason == "server_error"
+
+
+def test_a_key_replaced_meanwhile_is_used_at_once(
+    simulator: Simulator, client_for: ClientFor, tmp_path: Path
+) -> None:
+    file = tmp_path / "key"
+    file.write_text("old-key")
+    told = Told()
+    client = client_for(simulator.url, key=ApiKey.from_file(file), told=told)
+
+    def replace(_: Request) -> None:
+        file.write_text(KEY)
+
+    simulator.fail(replace, "500")
+    ask(client)
+    assert [code for _, _, code, _ in told.requests] == ["401", "200"]
+
+
+# The circuit
+
+
+def outage_of(client: Client, simulator: Simulator, fault: str = "reset") -> Outage:
+    """Open the circuit: several requests in a row do not get through."""
+    simulator.fail("", fault)
+    for _ in range(THRESHOLD):
+        assert client.outage is None
+        failure(client)
+    assert client.outage is not None
+    return client.outage
+
+
+@pytest.mark.parametrize("fault", ["reset", "401"])
+def test_once_nothing_gets_through_only_a_probe_per_interval_goes_out(
+    simulator: Simulator, client_for: ClientFor, fault: str
+) -> None:
+    told = Told()
+    client = client_for(simulator.url, told=told)
+    outage = outage_of(client, simulator, fault)
+    sent = len(told.requests)
+    with pytest.raises(CircuitOpen) as caught:
+        client.loops_metrics("tr2x4sft", {})
+    assert caught.value.reason == outage.error.reason
+    assert KEY not in str(caught.value)
+    assert len(told.requests) == sent
+
+
+def test_a_probe_that_gets_through_closes_the_circuit(simulator: Simulator, client_for: ClientFor) -> None:
+    client = client_for(simulator.url, probe_interval=0)
+    outage_of(client, simulator)
+    failure(client)
+    assert client.is_cut_off()
+    simulator.heal()
+    ask(client)
+    assert not client.is_cut_off()
+
+
+def test_a_new_key_is_tried_at_once(simulator: Simulator, client_for: ClientFor, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("wrong")
+    client = client_for(simulator.url, key=ApiKey.from_file(file))
+    for _ in range(THRESHOLD):
+        failure(client)
+    with pytest.raises(CircuitOpen):
+        ask(client)
+    file.write_text(KEY)
+    ask(client)
 
 
 # Deadlines: `timeout` bounds the whole request, however slowly the server feeds it
@@ -486,18 +671,22 @@ def test_a_slow_answer_ends_with_the_timeout(
 
 
 @pytest.mark.parametrize(
-    ("scheme", "speak"),
+    ("scheme", "speak", "reason"),
     [
-        pytest.param("http", silent, id="no answer"),
-        pytest.param("http", dripping(OK), id="dribbling headers"),
-        pytest.param("http", dripping(b"HTTP/1.1 100 Continue\r\n\r\n" * 100), id="endless interim answers"),
-        pytest.param("https", silent, id="a TLS handshake without end"),
+        pytest.param("http", silent, "timeout", id="no answer"),
+        pytest.param("http", dripping(OK), "timeout", id="dribbling headers"),
+        pytest.param(
+            "http", dripping(b"HTTP/1.1 100 Continue\r\n\r\n" * 100), "timeout", id="endless interim answers"
+        ),
+        pytest.param("https", silent, "connection", id="a TLS handshake without end"),
     ],
 )
-def test_a_slow_server_ends_with_the_timeout(client_for: ClientFor, scheme: str, speak: Speak) -> None:
+def test_a_slow_server_ends_with_the_timeout(
+    client_for: ClientFor, scheme: str, speak: Speak, reason: str
+) -> None:
     with server(speak) as address:
         client = client_for(f"{scheme}://{address}", timeout=SHORT)
-        assert failure_in_time(client).reason == "timeout"
+        assert failure_in_time(client).reason == reason
         client.close()
 
 
@@ -675,10 +864,10 @@ def test_the_observer_is_told_every_request(
     client = client_for(simulator.url, told=told, timeout=SHORT if fault == "stall" else 5)
     with suppress(ApiError):
         ask(client)
-    [(workspace, endpoint, said, seconds)] = told.requests
-    assert (workspace, endpoint, said) == ("w", "model_metrics", code)
-    assert (SHORT if fault == "stall" else 0) <= seconds < 5
-    assert told.waits == []
+    assert {request[:3] for request in told.requests} == {("w", "model_metrics", code)}
+    assert len(told.requests) == 1 + len(told.retries)
+    for *_, seconds in told.requests:
+        assert (SHORT if fault == "stall" else 0) <= seconds < 5
 
 
 def test_requests_wait_for_their_turn_per_endpoint(simulator: Simulator, client_for: ClientFor) -> None:

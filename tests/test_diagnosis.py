@@ -107,8 +107,13 @@ def test_an_answer_without_values_has_no_age() -> None:
     assert "got: 0 families, 0 series" in good(harvest())
 
 
+def test_a_poll_that_was_held_back_says_why_and_no_more() -> None:
+    outcome = Outcome(MODEL, 0.0, asked=False, reason="rate_limited", error="paused for 9 s")
+    assert list(diagnose(outcome, 0.0, MetricNames("team"))) == [f"{MODEL}: not polled: paused for 9 s"]
+
+
 def test_names_that_the_api_rejects_are_said() -> None:
     names = MetricNames("team")
     names.reject(("made_up",), 0.0)
-    outcome = Outcome(MODEL, 0.1, harvest("a"), to_snapshot(MODEL, harvest("a")))
+    outcome = Outcome(MODEL, 0.1, harvest=harvest("a"), snapshot=to_snapshot(MODEL, harvest("a")))
     assert "  rejected: the API does not know the metric made_up" in diagnose(outcome, 0.0, names)

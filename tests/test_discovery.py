@@ -21,6 +21,7 @@ from exporter.logs import Redactor
 from exporter.model import Discovery as Selectors
 from exporter.model import ModelSelector
 from exporter.polling.discovery import DEFAULT_INTERVAL, Discovery
+from exporter.sharding import WHOLE
 from exporter.simulator import Fault, Simulator, World, life
 from exporter.simulator.faults import body, status
 from exporter.telemetry import Telemetry
@@ -111,8 +112,8 @@ class Bench:
 
     def page(self) -> list[str]:
         """All series but those of the polls' own health, in order."""
-        pieces = self.exporter.store.pieces()[1]
-        text = b"".join(exposition.blocks(pieces, Format.TEXT)).decode()
+        families = self.exporter.store.families()[1]
+        text = b"".join(exposition.blocks(families, Format.TEXT)).decode()
         lines = (line for line in text.splitlines() if not line.startswith(("#", "baseten_exporter_")))
         return sorted(lines)
 
@@ -640,7 +641,13 @@ class Alone:
         self.telemetry.watch(["w"])
         self.found: list[bool] = []
         self.discovery = Discovery(
-            Wanted("w", (), (), selectors), client, self.telemetry, lambda: START, self.on_found, inventory
+            Wanted("w", (), (), selectors),
+            client,
+            self.telemetry,
+            lambda: START,
+            self.on_found,
+            inventory,
+            WHOLE,
         )
 
     def on_found(self, discovery: Discovery) -> None:
@@ -738,6 +745,7 @@ def test_what_has_nothing_to_list_starts_no_thread(names: Callable[[], list[str]
         lambda: START,
         alone.on_found,
         None,
+        WHOLE,
     )
     idle.start()
     assert idle.attempted

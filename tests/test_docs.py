@@ -1,5 +1,6 @@
 """The documentation says what the code does."""
 
+import ast
 import os
 import re
 import subprocess
@@ -66,3 +67,16 @@ def test_an_example_of_discovery_selects_what_the_page_says(
 
 def test_the_page_has_examples() -> None:
     assert len(EXAMPLES) == 5
+
+
+def test_every_test_that_holds_a_promise_is_there() -> None:
+    """A promise without its test would be a claim."""
+    named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", (ROOT / "docs/reliability.md").read_text("utf-8"))
+    there = {
+        (path.name, node.name)
+        for path in (ROOT / "tests").glob("test_*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert len(named) > 40
+    assert [name for name in named if name not in there] == []

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 from exporter.exposition import Format, accumulated, blocks, pieces
 from exporter.model import Family, Labels, Sample
 from exporter.telemetry import Telemetry
+from tests.helpers_baseten import grouped
 
 GENERATE: dict[Format, Callable[[Collector], bytes]] = {
     Format.TEXT: generate_text,
@@ -56,7 +57,9 @@ class Reference(Collector):
 
 
 def page(targets: list[Polled], page_format: Format, only: frozenset[str] | None = None) -> bytes:
-    return b"".join(blocks([pieces(target.families, target.labels) for target in targets], page_format, only))
+    return b"".join(
+        blocks(grouped(pieces(target.families, target.labels) for target in targets), page_format, only)
+    )
 
 
 def reference(targets: list[Polled], page_format: Format) -> bytes:

@@ -10,7 +10,7 @@ from exporter.apikey import ApiKey
 from exporter.baseten.answers import Descriptor, ModelAnswer, ValueSet
 from exporter.baseten.client import Client, Connection
 from exporter.baseten.errors import ApiError, EndpointPaused
-from exporter.baseten.fetch import Api, fetch
+from exporter.baseten.fetch import Api, Limits, fetch
 from exporter.baseten.names import MetricNames
 from exporter.model import LoopsOptions, ModelOptions, Target
 from exporter.simulator import Request, Simulator, World
@@ -59,7 +59,7 @@ def test_each_mode_yields_gauges_rates_and_quantiles(
     simulator: Simulator, api: Api, mode: Any, asked: list[str]
 ) -> None:
     seen = requests(simulator)
-    harvest = fetch(api, model(mode=mode), NOW, 600)
+    harvest = fetch(api, model(mode=mode), NOW, Limits(600, 1000))
     assert [request.target.split("mode=")[1].partition("&")[0] for request in seen] == asked
     families = {family.name for family in harvest.families()}
     assert families >= {
@@ -78,7 +78,11 @@ def test_each_mode_yields_gauges_rates_and_quantiles(
 
 def test_the_settled_rates_of_auto_and_summary_agree(api: Api) -> None:
     rates = {
-        mode: [line for line in lines(fetch(api, model(mode=mode), NOW, 600)) if line.startswith(STATUSES)]
+        mode: [
+            line
+            for line in lines(fetch(api, model(mode=mode), NOW, Limits(600, 1000)))
+            if line.startswith(STATUSES)
+        ]
         for mode in ("auto", "summary")
     }
     assert len(rates["auto"]) == 1
@@ -87,7 +91,7 @@ def test_the_settled_rates_of_auto_and_summary_agree(api: Api) -> None:
 
 def test_default_metrics_are_what_the_api_returns_unasked(simulator: Simulator, api: Api) -> None:
     seen = requests(simulator)
-    harvest = fetch(api, model(metrics="default"), NOW, 600)
+    harvest = fetch(api, model(metrics="default"), NOW, Limits(600, 1000))
     assert not [request for request in seen if "metrics=" in request.target]
     assert {family.name for family in harvest.families()} == {
         "baseten_model_replicas_active",
@@ -102,7 +106,7 @@ def test_a_name_the_server_does_not_know_costs_only_itself(api: Api) -> None:
         mode="current", metrics=("baseten_replicas_active", "novel", "baseten_concurrent_requests")
     )
     for _ in range(2):
-        harvest = fetch(api, target, NOW, 600)
+        harvest = fetch(api, target, NOW, Limits(600, 1000))
         assert {family.name for family in harvest.families()} == {
             "baseten_model_replicas_active",
             "baseten_model_concurrent_requests",
@@ -111,7 +115,7 @@ def test_a_name_the_server_does_not_know_costs_only_itself(api: Api) -> None:
 
 def test_a_trainer_is_one_request(simulator: Simulator, api: Api) -> None:
     seen = requests(simulator)
-    harvest = fetch(api, Target("w", "", "tr2x4sft", LoopsOptions()), NOW, 600)
+    harvest = fetch(api, Target("w", "", "tr2x4sft", LoopsOptions()), NOW, Limits(600, 1000))
     [request] = seen
     assert (request.method, request.headers["content-type"]) == ("POST", "application/json")
     assert request.body == (
@@ -122,19 +126,21 @@ def test_a_trainer_is_one_request(simulator: Simulator, api: Api) -> None:
 
 
 def test_a_trainer_scaled_to_zero_has_no_series_and_no_losses(api: Api) -> None:
-    harvest = fetch(api, Target("w", "", "tr0sleep", LoopsOptions()), NOW, 600)
+    harvest = fetch(api, Target("w", "", "tr0sleep", LoopsOptions()), NOW, Limits(600, 1000))
     assert (harvest.families(), harvest.newest, harvest.dropped) == ([], None, {})
 
 
 def test_samples_older_than_max_sample_age_are_dropped(api: Api) -> None:
-    harvest = fetch(api, model(delay=120, metrics=("baseten_llm_input_tokens_total",)), NOW, 119)
+    harvest = fetch(
+        api, model(delay=120, metrics=("baseten_llm_input_tokens_total",)), NOW, Limits(119, 1000)
+    )
     assert (harvest.families(), harvest.dropped) == ([], {"too_old": 1})
 
 
 def test_a_failure_of_the_second_request_fails_the_poll(simulator: Simulator, api: Api) -> None:
     simulator.fail("mode=SUMMARY", "500")
     with pytest.raises(ApiError) as caught:
-        fetch(api, model(), NOW, 600)
+        fetch(api, model(), NOW, Limits(600, 1000))
     assert caught.value.reason == "server_error"
 
 
@@ -143,19 +149,19 @@ def test_a_429_pauses_its_endpoint_for_every_target_but_not_the_other_endpoint(
 ) -> None:
     simulator.fail("mode=", "429 body", times=1)
     with pytest.raises(ApiError) as caught:
-        fetch(api, model(), NOW, 600)
+        fetch(api, model(), NOW, Limits(600, 1000))
     assert (caught.value.reason, caught.value.retry_after) == ("rate_limited", 37)
     with pytest.raises(EndpointPaused) as paused:
-        fetch(api, Target("w", "c0der480", "w6prod02", ModelOptions()), NOW, 600)
+        fetch(api, Target("w", "c0der480", "w6prod02", ModelOptions()), NOW, Limits(600, 1000))
     assert 36 < paused.value.seconds <= 37
-    assert fetch(api, Target("w", "", "tr2x4sft", LoopsOptions()), NOW, 600).families()
+    assert fetch(api, Target("w", "", "tr2x4sft", LoopsOptions()), NOW, Limits(600, 1000)).families()
 
 
 def test_many_threads_may_poll_at_once(simulator: Simulator, api: Api) -> None:
     counts: list[int] = []
 
     def poll(target: Target) -> None:
-        counts.append(len(fetch(api, target, NOW, 600).families()))
+        counts.append(len(fetch(api, target, NOW, Limits(600, 1000)).families()))
 
     targets = [model(), Target("w", "", "tr4x8rl0", LoopsOptions())] * 8
     threads = [threading.Thread(target=poll, args=(target,)) for target in targets]
@@ -169,7 +175,7 @@ def test_many_threads_may_poll_at_once(simulator: Simulator, api: Api) -> None:
 
 def test_a_target_that_is_not_there_is_not_found(api: Api) -> None:
     with pytest.raises(ApiError) as caught:
-        fetch(api, Target("w", "q7chat32", "nope", ModelOptions()), NOW, 600)
+        fetch(api, Target("w", "q7chat32", "nope", ModelOptions()), NOW, Limits(600, 1000))
     assert caught.value.reason == "not_found"
 
 
@@ -179,7 +185,7 @@ class Teaching:
     def __init__(self) -> None:
         self.asked: list[dict[str, list[str]]] = []
 
-    def model_metrics(self, _: str, __: str, params: list[tuple[str, str]]) -> ModelAnswer:
+    def model_metrics(self, _: str, __: str, params: list[tuple[str, str]], ___: object) -> ModelAnswer:
         question: dict[str, list[str]] = {}
         for name, value in params:
             question.setdefault(name, []).append(value)
@@ -192,7 +198,7 @@ class Teaching:
 def test_auto_asks_a_name_it_did_not_know_again_once_it_proves_to_settle() -> None:
     teaching = Teaching()
     api = Api(cast("Client", teaching), MetricNames("w"))
-    harvest = fetch(api, model(metrics=("new:total",), window=300), NOW, 600)
+    harvest = fetch(api, model(metrics=("new:total",), window=300), NOW, Limits(600, 1000))
     assert [(asked["mode"], asked["metrics"]) for asked in teaching.asked] == [
         (["CURRENT"], ["new:total"]),
         (["SUMMARY"], ["new:total"]),
@@ -200,5 +206,5 @@ def test_auto_asks_a_name_it_did_not_know_again_once_it_proves_to_settle() -> No
     (family,) = harvest.families()
     assert family.name == "baseten_model_engine_new_per_second"
     assert family.samples[0].value == pytest.approx(30 / 300)
-    fetch(api, model(metrics=("new:total",), window=300), NOW, 600)
+    fetch(api, model(metrics=("new:total",), window=300), NOW, Limits(600, 1000))
     assert [asked["mode"] for asked in teaching.asked[2:]] == [["SUMMARY"]], "and knows it from then on"

@@ -19,7 +19,7 @@ from exporter.baseten.listings import Deployments, Environments, Models, Prices,
 from exporter.baseten.selection import Wanted, select
 from exporter.exposition import Format
 from exporter.model import Discovery, Labels, LoopsSelector, ModelSelector
-from tests.helpers_baseten import Json, encoded, expected
+from tests.helpers_baseten import Json, encoded, expected, grouped
 
 WORKSPACE = (("workspace", "w"),)
 NAMES = ("model_name", "environment")
@@ -50,7 +50,7 @@ def _read(listing: Any, **answer: object) -> Any:
 
 def page(inventory: Inventory, metadata: Collection[str] = (), own: Labels = WORKSPACE) -> list[str]:
     pieces = exposition.pieces(families(inventory, metadata), own)
-    text = b"".join(exposition.blocks([pieces], Format.TEXT)).decode()
+    text = b"".join(exposition.blocks(grouped([pieces]), Format.TEXT)).decode()
     return sorted(line for line in text.split("\n") if line and not line.startswith("#"))
 
 
@@ -467,7 +467,7 @@ def check_page(inventory: Inventory, metadata: Collection[str]) -> None:
         (Format.TEXT, read_text, ""),
         (Format.OPENMETRICS, read_openmetrics, "# EOF\n"),
     ):
-        text = b"".join(exposition.blocks([pieces], page_format)).decode()
+        text = b"".join(exposition.blocks(grouped([pieces]), page_format)).decode()
         samples = [sample for family in read(text + end) for sample in family.samples]
         series = {(sample.name, tuple(sorted(sample.labels.items()))) for sample in samples}
         assert len(samples) == len(series) == sum(each.lines.count(b"\n") for each in pieces.values())

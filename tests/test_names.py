@@ -10,7 +10,7 @@ import pytest
 from exporter.baseten.answers import Descriptor, ModelAnswer, ValueSet
 from exporter.baseten.catalogue import CATALOGUE
 from exporter.baseten.errors import ApiError
-from exporter.baseten.fetch import Api, fetch
+from exporter.baseten.fetch import Api, Limits, fetch
 from exporter.baseten.harvest import Harvest
 from exporter.baseten.names import RETRY_SECONDS, MetricNames
 from exporter.model import ModelOptions, Target
@@ -37,7 +37,7 @@ class Server:
         self.asked: list[Names] = []
 
     def model_metrics(
-        self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]]
+        self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]], spare: object
     ) -> ModelAnswer:
         names = tuple(value for key, value in params if key == "metrics")
         self.asked.append(names)
@@ -64,7 +64,7 @@ class Workspace:
         """The names that came back; `self.server.asked` then holds this poll's requests."""
         self.server.asked.clear()
         target = Target("w", "m", deployment, ModelOptions(mode="current", metrics=wanted))
-        harvest = fetch(self.api, target, now, 300)
+        harvest = fetch(self.api, target, now, Limits(300, 1000))
         return sources(harvest)
 
     def polls_until_all_but(self, bad: Names, wanted: Names = ALL, limit: int = 12) -> list[int]:
@@ -173,7 +173,7 @@ def test_when_every_name_is_rejected_the_poll_fails_and_says_so() -> None:
 def test_in_auto_one_half_of_the_question_may_have_no_accepted_name() -> None:
     workspace = Workspace(rejecting("baseten_llm_input_tokens_total"))
     options = ModelOptions(metrics=("baseten_replicas_active", "baseten_llm_input_tokens_total"))
-    harvest = fetch(workspace.api, Target("w", "m", "d", options), NOW, 300)
+    harvest = fetch(workspace.api, Target("w", "m", "d", options), NOW, Limits(300, 1000))
     assert sources(harvest) == {"baseten_replicas_active"}
 
 
@@ -270,9 +270,9 @@ def test_what_is_learned_is_bounded() -> None:
 def test_a_name_moves_to_the_other_request_of_auto_once_its_kind_is_known() -> None:
     workspace = Workspace(rejecting())
     target = Target("w", "m", "d", ModelOptions(metrics=("vllm:e2e", "baseten_replicas_active")))
-    fetch(workspace.api, target, NOW, 300)
+    fetch(workspace.api, target, NOW, Limits(300, 1000))
     workspace.names.learn(answer(("vllm:e2e",), kind="HISTOGRAM"))
-    fetch(workspace.api, target, NOW, 300)
+    fetch(workspace.api, target, NOW, Limits(300, 1000))
     assert workspace.server.asked == [
         ("vllm:e2e", "baseten_replicas_active"),
         ("baseten_replicas_active",),

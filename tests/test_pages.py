@@ -6,7 +6,7 @@ import random
 import re
 import threading
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from exporter import exposition
-from exporter.exposition import Format
-from exporter.model import Family, ModelOptions, Piece, Sample, Snapshot, Target
+from exporter.exposition import Families, Format
+from exporter.model import Family, ModelOptions, Sample, Snapshot, Target
 from exporter.store import Store
 from exporter.web.pages import Pages
 
@@ -38,9 +38,9 @@ class WatchedStore(Store):
         self.go.set()
         self.broken = False
 
-    def pieces(self) -> tuple[int, list[Mapping[str, Piece]]]:
+    def families(self) -> tuple[int, Families]:
         self.builds += 1
-        taken = super().pieces()
+        taken = super().families()
         self.go.wait()
         if self.broken:
             raise RuntimeError("no view")

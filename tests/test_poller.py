@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from exporter.baseten.answers import Descriptor, LoopsAnswer, LoopsMetrics, ModelAnswer, Point, ValueSet
-from exporter.baseten.errors import REASONS, ApiError, EndpointPaused, Reason, Stopping
-from exporter.baseten.fetch import Api
+from exporter.baseten.errors import REASONS, ApiError, CircuitOpen, EndpointPaused, Reason, Stopping
+from exporter.baseten.fetch import Api, Limits
 from exporter.baseten.names import MetricNames
 from exporter.model import LoopsOptions, ModelOptions, Target
 from exporter.polling.poller import Outcome, Poller
 from exporter.store import Entry, Store
-from exporter.telemetry import Telemetry
+from exporter.telemetry import SKIP_REASONS, Telemetry
 
 if TYPE_CHECKING:
-    from exporter.baseten.client import Client
+    from exporter.baseten.client import Client, Spare
     from tests.conftest import Clock
 
 CURRENT = ModelOptions("current", metrics=("baseten_replicas_active",))
@@ -43,11 +43,11 @@ class FakeClient:
         self.during: Callable[[], object] = lambda: None
 
     def model_metrics(
-        self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]]
+        self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]], spare: "Spare"
     ) -> ModelAnswer:
         return cast("ModelAnswer", self._answer(deployment_id, replicas()))
 
-    def loops_metrics(self, deployment_id: str, body: Mapping[str, int]) -> LoopsAnswer:
+    def loops_metrics(self, deployment_id: str, question: Mapping[str, int], spare: "Spare") -> LoopsAnswer:
         return cast("LoopsAnswer", self._answer(deployment_id, LoopsAnswer(LoopsMetrics())))
 
     def _answer(self, deployment_id: str, usual: object) -> object:
@@ -72,7 +72,7 @@ class Bench:
         self.poller = Poller(
             self.store, self.telemetry, clock, self.stop, lambda text: text.replace(KEY, "<redacted>")
         )
-        self.poller.max_sample_age = 600
+        self.poller.limits = Limits(600, 20_000)
         self.poller.apis = {"team": Api(cast("Client", self.client), MetricNames("team"))}
 
     def poll(self, answer: object = None, target: Target = MODEL) -> Outcome | None:
@@ -155,6 +155,20 @@ def test_two_values_for_one_series_are_named_once(bench: Bench, log: pytest.LogC
     assert bench.count("dropped_samples_total", reason="duplicate") == 4
 
 
+def test_more_series_than_allowed_are_dropped_and_said_once(
+    bench: Bench, log: pytest.LogCaptureFixture
+) -> None:
+    bench.poller.limits = Limits(600, 2)
+    for _ in range(2):
+        bench.poll(replicas({"gpu": "0"}, {"gpu": "1"}, {"gpu": "2"}))
+    assert bench.count("dropped_samples_total", reason="series_limit") == 2
+    snapshot = bench.entry().snapshot
+    assert snapshot is not None
+    assert snapshot.series == 2
+    (record,) = (record for record in log.records if record.levelno == logging.WARNING)
+    assert vars(record).items() >= {"target": str(MODEL), "limit": 2, "dropped": 1}.items()
+
+
 # Failures
 
 
@@ -225,14 +239,37 @@ def nothing_happened(bench: Bench, log: pytest.LogCaptureFixture) -> bool:
 
 
 def test_a_pause_the_api_asked_for_skips_the_poll(bench: Bench, log: pytest.LogCaptureFixture) -> None:
-    assert bench.poll(EndpointPaused("model_metrics", 10)) is None
-    assert bench.count("polls_skipped_total") == 1
-    assert nothing_happened(bench, log)
+    bench.poll()
+    before, pause = bench.entry(), EndpointPaused("model_metrics", 10)
+    log.clear()
+    assert bench.poll(pause) == Outcome(MODEL, 0.0, asked=False, reason="rate_limited", error=str(pause))
+    assert bench.count("polls_skipped_total", reason="paused") == 1
+    assert bench.count("polls_total") == 1
+    assert bench.entry() == before
+    assert not log.records
+
+
+def test_a_pause_before_the_first_poll_is_its_outcome(bench: Bench) -> None:
+    bench.poll(EndpointPaused("model_metrics", 10))
+    assert (bench.entry().up, bench.entry().reason) == (False, "rate_limited")
+    assert bench.entry().last_poll is None
+
+
+def test_with_an_open_circuit_a_target_is_no_longer_up(bench: Bench, log: pytest.LogCaptureFixture) -> None:
+    bench.poll()
+    log.clear()
+    bench.poll(CircuitOpen(ApiError("auth", f"no such key: {KEY}")))
+    entry = bench.entry()
+    assert (entry.up, entry.reason) == (False, "auth")
+    assert entry.error == "not asked, since nothing gets through to this workspace: no such key: <redacted>"
+    assert entry.snapshot is not None
+    assert bench.count("polls_skipped_total", reason="circuit_open") == 1
+    assert not log.records, "one line for the workspace is enough"
 
 
 def test_a_stop_on_the_way_leaves_nothing(bench: Bench, log: pytest.LogCaptureFixture) -> None:
     assert bench.poll(Stopping()) is None
-    assert bench.count("polls_skipped_total") == 0
+    assert {bench.count("polls_skipped_total", reason=reason) for reason in SKIP_REASONS} == {0}
     assert nothing_happened(bench, log)
 
 

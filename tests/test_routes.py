@@ -59,7 +59,9 @@ def site(request: pytest.FixtureRequest, clock: "Clock") -> Iterator[Site]:
     registry = CollectorRegistry()
     Counter("own", "Own.", registry=registry)
     reload = RELOADS.get(chosen, lambda: reloads.append("done"))
-    parts = Parts(store, Pages(store, registry), store.ready, lambda _: clock.now + 30, clock, reload)
+    parts = Parts(
+        store, Pages(store, registry), store.ready, lambda _: clock.now + 30, clock, reload, lambda: ()
+    )
     server = Server(application(parts, chosen if chosen.startswith("/") else "/metrics"))
     listener = listen("127.0.0.1:0")
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})

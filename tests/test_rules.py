@@ -59,7 +59,10 @@ def exposed() -> Iterator[str]:
     yield from (metric.family for metric in inventory.METRICS)
     yield from (metric.family for metric in loops_metrics.METRICS)
     yield from HEALTH
-    for family in Telemetry().registry.collect():
+    telemetry = Telemetry()
+    telemetry.web_config(good=True)
+    telemetry.certificate(0)
+    for family in telemetry.registry.collect():
         yield from (family.name + suffix for suffix in SUFFIXES.get(family.type, ("",)))
 
 

@@ -478,7 +478,9 @@ STATUSES = {
     "429 header": 429,
     "429 date": 429,
     "500": 500,
+    "502": 502,
     "503": 503,
+    "504": 504,
     "html 200": 200,
     "html 502": 502,
     "redirect 301": 301,
@@ -488,6 +490,12 @@ STATUSES = {
     "json list": 200,
     "json empty object": 200,
     "nan literal": 200,
+    "null numbers": 200,
+    "unknown enum": 200,
+    "duplicate series": 200,
+    "many label sets": 200,
+    "hostile labels": 200,
+    "slow": 200,
     "invalid utf-8": 200,
     "deep nesting": 200,
 }
@@ -540,6 +548,30 @@ def test_a_number_may_be_nan(simulator: Simulator, client: httpx.Client) -> None
     simulator.fail("", "nan literal")
     assert b'"values":[[NaN]' in client.get(path_of(CHAT)).content
     assert b'"value":NaN' in client.post(path_of(TRAINERS[0]), json={}).content
+
+
+@pytest.mark.parametrize(
+    ("fault", "sent"),
+    [
+        ("null numbers", (b'"step_seconds":null', b'"value":null', b'"deployments_count":null')),
+        ("unknown enum", (b'"kind":"NEVER_HEARD_OF"', b"", b"")),
+        ("duplicate series", (b'response_time_seconds"', b'"node_id":"tr2x4sft-node-0"', b'"id":"q7chat32"')),
+        ("many label sets", (b'{"n":"n99999"}', b'"n99999":[{"value":', b'"n99999":"x"')),
+        ("hostile labels", (b"of \xff and x", b"of \xff and x", b"of \xff and x")),
+    ],
+)
+def test_what_a_fault_does_to_each_kind_of_answer(
+    simulator: Simulator, client: httpx.Client, fault: str, sent: tuple[bytes, bytes, bytes]
+) -> None:
+    simulator.fail("", fault)
+    answers = (
+        client.get(path_of(CHAT)).content,
+        client.post(path_of(TRAINERS[0]), json={}).content,
+        client.get("/v1/models").content,
+    )
+    times = 2 if fault == "duplicate series" else 1
+    assert all(answer.count(what) >= times for answer, what in zip(answers, sent, strict=True) if what)
+    assert client.get("/v1/models/nowhere/deployments").json() == {"error": "model not found"}
 
 
 def test_a_body_may_come_byte_by_byte(simulator: Simulator, client: httpx.Client) -> None:

@@ -38,7 +38,7 @@ def new_store(clock: "Clock", *targets: Target) -> Store:
 
 
 def lines(store: Store) -> list[str]:
-    page = b"".join(blocks([entry.pieces for entry in store.view()[1]], Format.TEXT)).decode()
+    page = b"".join(blocks(store.families()[1], Format.TEXT)).decode()
     return [line for line in page.splitlines() if not line.startswith("#")]
 
 
@@ -323,3 +323,28 @@ def test_a_new_target_makes_it_unready_until_polled(clock: "Clock") -> None:
     store.succeed(MODEL, snapshot(MODEL), 0.1)
     store.retarget([MODEL, OTHER], STALE_AFTER)
     assert not store.ready()
+
+
+# The page by metric family
+
+
+def piece_of(target: Target, text: str) -> Snapshot:
+    return Snapshot(exposition.pieces([Family("x", text, (Sample((), 1.0),))], target.labels), 1, None)
+
+
+def test_a_family_has_one_help_the_first_of_those_that_are_there(clock: "Clock") -> None:
+    store = new_store(clock, MODEL, OTHER)
+
+    def help_text() -> str | None:
+        share = store.families()[1].get("x")
+        return share and share.help
+
+    said = [help_text()]
+    for target, text in [(MODEL, "b"), (OTHER, "a"), (OTHER, "c"), (MODEL, "d")]:
+        store.succeed(target, piece_of(target, text), 0.1)
+        said.append(help_text())
+    store.retarget([MODEL], STALE_AFTER)
+    said.append(help_text())
+    store.succeed(MODEL, empty(), 0.1)
+    said.append(help_text())
+    assert said == [None, "b", "a", "b", "c", "d", None]

@@ -10,7 +10,7 @@ from exporter.baseten.client import METRICS_ENDPOINTS
 from exporter.baseten.errors import REASONS
 from exporter.baseten.harvest import DROP_REASONS
 from exporter.model import KINDS
-from exporter.telemetry import Telemetry
+from exporter.telemetry import SKIP_REASONS, Telemetry
 
 NAMES = {
     "build_info": "gauge",
@@ -21,6 +21,13 @@ NAMES = {
     "api_requests_total": "counter",
     "api_request_duration_seconds": "histogram",
     "api_rate_limit_wait_seconds_total": "counter",
+    "api_retries_total": "counter",
+    "api_paused_until_timestamp_seconds": "gauge",
+    "workspace_circuit_open": "gauge",
+    "poll_interval_seconds": "gauge",
+    "shard_info": "gauge",
+    "shard_targets": "gauge",
+    "effective_interval_seconds": "gauge",
     "config_last_reload_successful": "gauge",
     "config_last_reload_success_timestamp_seconds": "gauge",
     "dropped_samples_total": "counter",
@@ -75,12 +82,15 @@ def test_build_info_tells_the_version(telemetry: Telemetry) -> None:
 
 
 def expected(name: str, workspace: str) -> set[str]:
-    if name == "poll_failures_total":
+    reasons = {"poll_failures_total": REASONS, "polls_skipped_total": SKIP_REASONS}
+    if name in reasons:
         return {
             f'{{kind="{kind}",reason="{reason}",workspace="{workspace}"}}'
             for kind in KINDS
-            for reason in REASONS
+            for reason in reasons[name]
         }
+    if name == "workspace_circuit_open":
+        return {f'{{workspace="{workspace}"}}'}
     if name.startswith("api_"):
         return {f'{{endpoint="{endpoint}",workspace="{workspace}"}}' for endpoint in METRICS_ENDPOINTS}
     return {f'{{kind="{kind}",workspace="{workspace}"}}' for kind in KINDS}
@@ -94,6 +104,8 @@ def expected(name: str, workspace: str) -> set[str]:
         "polls_skipped_total",
         "poll_duration_seconds_count",
         "api_rate_limit_wait_seconds_total",
+        "api_retries_total",
+        "workspace_circuit_open",
         "api_request_duration_seconds_count",
     ],
 )
@@ -112,7 +124,10 @@ def test_dropped_samples_start_at_0(telemetry: Telemetry) -> None:
 EVENTS: list[Callable[[Telemetry, str], None]] = [
     lambda telemetry, workspace: telemetry.polled(workspace, "model", 0.1, None),
     lambda telemetry, workspace: telemetry.polled(workspace, "loops", 0.1, "timeout"),
-    lambda telemetry, workspace: telemetry.skipped(workspace, "model"),
+    lambda telemetry, workspace: telemetry.skipped(workspace, "model", "overlap"),
+    lambda telemetry, workspace: telemetry.retried(workspace, "model_metrics"),
+    lambda telemetry, workspace: telemetry.paused(workspace, "model_metrics", 10),
+    lambda telemetry, workspace: telemetry.circuits({workspace: lambda: True}),
     lambda telemetry, workspace: telemetry.requested(workspace, "model_metrics", "200", 0.1),
     lambda telemetry, workspace: telemetry.waited(workspace, "loops_metrics", 0.1),
 ]
@@ -149,6 +164,39 @@ def test_requests_count_by_code(telemetry: Telemetry) -> None:
     assert value(telemetry, "api_requests_total", **labels, code="200") == 2
     assert value(telemetry, "api_requests_total", **labels, code="timeout") == 1
     assert value(telemetry, "api_request_duration_seconds_sum", **labels) == 1.5
+
+
+def test_a_pause_is_told_by_its_end() -> None:
+    telemetry = Telemetry(clock=lambda: 1000.0)
+    telemetry.watch(["red"])
+    assert series(telemetry, "api_paused_until_timestamp_seconds") == {}
+    telemetry.paused("red", "model_metrics", 37)
+    (end,) = series(telemetry, "api_paused_until_timestamp_seconds").values()
+    assert end == 1037
+
+
+def test_a_circuit_opens_and_closes(telemetry: Telemetry) -> None:
+    told = []
+    for is_open in (True, False):
+        telemetry.circuits({"red": lambda is_open=is_open: is_open})  # type: ignore[misc]
+        told.append(value(telemetry, "workspace_circuit_open", workspace="red"))
+    assert told == [1, 0]
+
+
+def test_intervals_are_those_of_what_is_polled_now(telemetry: Telemetry) -> None:
+    telemetry.intervals(60, {("red", "model"): 120.5, ("blue", "loops"): 60})
+    telemetry.intervals(30, {("red", "model"): 90})
+    assert value(telemetry, "poll_interval_seconds") == 30
+    assert series(telemetry, "effective_interval_seconds") == {'{kind="model",workspace="red"}': 90}
+
+
+def test_the_web_config_and_its_certificate_are_there_once_they_are_told(telemetry: Telemetry) -> None:
+    assert "_web_" not in page(telemetry)
+    for expiry, good in ((100.0, True), (200.0, False)):
+        telemetry.certificate(expiry)
+        telemetry.web_config(good=good)
+    assert value(telemetry, "web_certificate_expiry_timestamp_seconds") == 200
+    assert value(telemetry, "web_config_last_reload_successful") == 0
 
 
 def test_a_bad_load_keeps_the_time_of_the_last_good_one(telemetry: Telemetry) -> None:

@@ -185,6 +185,7 @@ def _stem(source: str, kind: str) -> str:
     return stem.removesuffix("_total") if kind == _COUNTER else stem
 
 
+@lru_cache(4096)
 def sanitize(text: str) -> str:
     """Fit for a metric or label name: every other character becomes `_`."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", text)

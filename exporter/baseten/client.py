@@ -1,32 +1,27 @@
 """The one door to the API: a question out, a typed answer or an ApiError back."""
 
-import math
+import random
 import ssl
 import time
 import weakref
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
-from types import MappingProxyType
-from typing import Literal, NamedTuple, Protocol, TypeVar
-from urllib.parse import quote
+from typing import Literal, Protocol, TypeVar
+from urllib.parse import quote, urlencode
 
 import httpx
-import msgspec
 
 from exporter import __version__
 from exporter.apikey import ApiKey
 from exporter.baseten import listings
-from exporter.baseten.answers import ErrorBody, LoopsAnswer, ModelAnswer, decode
+from exporter.baseten.answers import LoopsAnswer, ModelAnswer, decode
+from exporter.baseten.circuit import Circuit, Outage
 from exporter.baseten.deadline import Deadline, enforce
 from exporter.baseten.drift import Drift, Unknown
-from exporter.baseten.errors import ApiError, Reason, Stopping
+from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
+from exporter.baseten.replies import Reply, body, refusal, transport_error
 from exporter.baseten.throttle import Throttle
-
-MAX_BODY = 32 * 1024 * 1024
-"""Bytes, as sent and again after decompression."""
 
 MODEL_METRICS = "model_metrics"
 LOOPS_METRICS = "loops_metrics"
@@ -38,18 +33,14 @@ PRICES = "instance_type_prices"
 METRICS_ENDPOINTS = (MODEL_METRICS, LOOPS_METRICS)
 ENDPOINTS = (*METRICS_ENDPOINTS, MODELS, DEPLOYMENTS, ENVIRONMENTS, LOOPS_DEPLOYMENTS, PRICES)
 
-_STATUS_REASONS: Mapping[int, Reason] = MappingProxyType(
-    {401: "auth", 403: "forbidden", 404: "not_found", 429: "rate_limited"}
-)
-_GZIP = zlib.MAX_WBITS | 16
-_UNFOLD = 1024 * 1024
-_EXCERPT = 200
+_JITTER = (0.1, 0.5)
+"""Seconds before a retry: so that what broke many requests at once does not get them all back at once."""
 
 Answer = TypeVar("Answer")
 
 
 class Observer(Protocol):
-    """Told of every request, every wait for the rate limit, and what the API sends unknown to us.
+    """Told of what happens on the way to the API, and of what the API sends unknown to us.
 
     Durations in seconds.
     """
@@ -58,12 +49,20 @@ class Observer(Protocol):
 
     def waited(self, workspace: str, endpoint: str, seconds: float) -> None: ...
 
+    def retried(self, workspace: str, endpoint: str) -> None: ...
+
+    def paused(self, workspace: str, endpoint: str, seconds: float) -> None: ...
+
     def unknown(self, endpoint: str, item: Unknown) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where and how to reach the API. `timeout` bounds a whole request, in seconds."""
+    """Where and how to reach the API.
+
+    `timeout` bounds a whole request, its retry included; while nothing gets through, one probe goes
+    out every `probe_interval`. Both in seconds.
+    """
 
     workspace: str
     url: str
@@ -71,7 +70,19 @@ class Connection:
     requests_per_second: float
     timeout: float
     connections: int
+    probe_interval: float = 60.0
     ca_file: Path | None = None
+
+
+class Spare:
+    """What one poll may ask again: one request, once. A request without has one of its own."""
+
+    def __init__(self) -> None:
+        self._left = True
+
+    def take(self) -> bool:
+        left, self._left = self._left, False
+        return left
 
 
 class Client:
@@ -94,17 +105,42 @@ class Client:
             endpoint: Throttle(endpoint, connection.requests_per_second, time.monotonic)
             for endpoint in ENDPOINTS
         }
+        self._last_key = connection.key.read()
+        self._circuit = Circuit(
+            connection.workspace,
+            connection.probe_interval,
+            time.monotonic,
+        )
+
+    @property
+    def outage(self) -> Outage | None:
+        """Why the workspace's circuit is open; None while it is not. Times are monotonic."""
+        return self._circuit.outage
+
+    def is_cut_off(self) -> bool:
+        """Whether nothing gets through, and only probes go out."""
+        return self._circuit.outage is not None
+
+    def paused(self, endpoint: str) -> float:
+        """The seconds that the endpoint is still left alone after a 429."""
+        return self._throttles[endpoint].paused()
 
     def model_metrics(
-        self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]]
+        self,
+        model_id: str,
+        deployment_id: str,
+        params: Sequence[tuple[str, str]],
+        spare: Spare | None = None,
     ) -> ModelAnswer:
         path = f"/v1/models/{_part(model_id)}/deployments/{_part(deployment_id)}/metrics"
-        return self._get(MODEL_METRICS, path, ModelAnswer, params)
+        return self._get(MODEL_METRICS, path, ModelAnswer, params, spare)
 
-    def loops_metrics(self, deployment_id: str, body: Mapping[str, int]) -> LoopsAnswer:
+    def loops_metrics(
+        self, deployment_id: str, question: Mapping[str, int], spare: Spare | None = None
+    ) -> LoopsAnswer:
         path = f"/v1/loops/deployments/{_part(deployment_id)}/metrics"
-        request = self._http.build_request("POST", self._connection.url + path, json=dict(body))
-        return self._ask(LOOPS_METRICS, request, LoopsAnswer)
+        request = self._request("POST", path, json=dict(question))
+        return self._ask(LOOPS_METRICS, request, LoopsAnswer, spare)
 
     def models(self) -> listings.Models:
         return self._get(MODELS, "/v1/models", listings.Models)
@@ -124,38 +160,94 @@ class Client:
         return self._get(PRICES, "/v1/instance_type_prices", listings.Prices)
 
     def _get(
-        self, endpoint: str, path: str, answer_type: type[Answer], params: Sequence[tuple[str, str]] = ()
+        self,
+        endpoint: str,
+        path: str,
+        answer_type: type[Answer],
+        params: Sequence[tuple[str, str]] = (),
+        spare: Spare | None = None,
     ) -> Answer:
-        request = self._http.build_request("GET", self._connection.url + path, params=list(params))
-        return self._ask(endpoint, request, answer_type)
+        request = self._request("GET", f"{path}?{urlencode(params)}" if params else path)
+        return self._ask(endpoint, request, answer_type, spare)
 
-    def _ask(self, endpoint: str, request: httpx.Request, answer_type: type[Answer]) -> Answer:
-        self._wait_for_turn(endpoint)
-        request.headers["Authorization"] = f"Bearer {self._connection.key.read()}"
+    def _request(self, method: str, target: str, json: object = None) -> httpx.Request:
+        return self._http.build_request(method, self._connection.url + target, json=json)
+
+    def _ask(
+        self, endpoint: str, request: httpx.Request, answer_type: type[Answer], spare: Spare | None
+    ) -> Answer:
+        self._present_key()
+        self._circuit.enter()
+        self._take_turn(self._throttles[endpoint].reserve(), endpoint)
+        key = self._present_key()  # it may have been replaced while this waited for its turn
+        end = time.monotonic() + self._connection.timeout
         try:
-            reply = self._observed(endpoint, request)
-            if reply.status != httpx.codes.OK:
-                raise _refusal(reply)
-            answer = decode(answer_type, reply.body)
+            try:
+                answer = self._attempt(endpoint, request, answer_type, key, end)
+            except ApiError as error:
+                key = self._before_retry(endpoint, error, key, end, Spare() if spare is None else spare)
+                answer = self._attempt(endpoint, request, answer_type, key, end)
         except ApiError as error:
             error.endpoint = endpoint
-            self._react(endpoint, error)
+            self._circuit.failed(error)
             raise
-        self.drift.look(endpoint, reply.body, answer_type)
+        self._circuit.succeeded()
         return answer
 
-    def _wait_for_turn(self, endpoint: str) -> None:
-        seconds = self._throttles[endpoint].reserve()
+    def _present_key(self) -> str:
+        """The key; a new one is reason to try again though nothing got through with the last."""
+        key = self._connection.key.read()
+        if key != self._last_key:
+            self._last_key = key
+            self._circuit.probe_now()
+        return key
+
+    def _before_retry(self, endpoint: str, error: ApiError, key: str, end: float, spare: Spare) -> str:
+        """Wait for the retry and return the key for it; raises `error` where there is to be none."""
+        fresh = self._connection.key.refresh() if error.reason == "auth" else key
+        if not (error.transient or fresh != key) or not spare.take():
+            raise error
+        try:
+            turn = self._throttles[endpoint].reserve()
+        except EndpointPaused:
+            raise error from None
+        wait = max(turn, error.retry_after or 0) + random.uniform(*_JITTER)  # noqa: S311 - no secret
+        if time.monotonic() + wait >= end:
+            raise error
+        self._observer.retried(self._connection.workspace, endpoint)
+        self._take_turn(wait, endpoint)
+        return fresh
+
+    def _take_turn(self, seconds: float, endpoint: str) -> None:
         if seconds > 0:
             self._observer.waited(self._connection.workspace, endpoint, seconds)
         if self._pause(seconds):
             raise Stopping
 
-    def _observed(self, endpoint: str, request: httpx.Request) -> "_Reply":
+    def _attempt(
+        self, endpoint: str, request: httpx.Request, answer_type: type[Answer], key: str, end: float
+    ) -> Answer:
+        """Send the request once; `end` is when it must be over, of the monotonic clock."""
+        request.headers["Authorization"] = f"Bearer {key}"
+        reply = self._observed(endpoint, request, end)
+        if reply.status != httpx.codes.OK:
+            raise self._refused(endpoint, reply)
+        answer = decode(answer_type, reply.body)
+        self.drift.look(endpoint, reply.body, answer_type)
+        return answer
+
+    def _refused(self, endpoint: str, reply: Reply) -> ApiError:
+        error = refusal(reply)
+        if error.reason == "rate_limited":
+            left = self._throttles[endpoint].pause(error.retry_after)
+            self._observer.paused(self._connection.workspace, endpoint, left)
+        return error
+
+    def _observed(self, endpoint: str, request: httpx.Request, end: float) -> Reply:
         started = time.monotonic()
         code = "none"
         try:
-            reply = self._send(request)
+            reply = self._send(request, end - started)
             code = str(reply.status)
         except ApiError as error:
             code = error.reason
@@ -164,31 +256,22 @@ class Client:
             self._observer.requested(self._connection.workspace, endpoint, code, time.monotonic() - started)
         return reply
 
-    def _send(self, request: httpx.Request) -> "_Reply":
-        timeout = self._connection.timeout
+    def _send(self, request: httpx.Request, seconds: float) -> Reply:
         try:
-            with self._deadline.within(timeout):
+            with self._deadline.within(seconds):
                 response = self._http.send(request, stream=True)
                 try:
-                    return _Reply(response.status_code, _body(response), response.headers.get("retry-after"))
+                    encoding = response.headers.get("content-encoding", "identity")
+                    content = body(encoding, response.iter_raw())
+                    return Reply(response.status_code, content, response.headers.get("retry-after"))
                 finally:
                     response.close()
+        except httpx.ConnectTimeout:
+            raise ApiError("connection", f"no connection within {self._connection.timeout:g} s") from None
         except httpx.TimeoutException:
-            raise ApiError("timeout", f"no complete answer within {timeout:g} s") from None
-        except httpx.TransportError as error:
-            raise _transport_error(error) from None
-
-    def _react(self, endpoint: str, error: ApiError) -> None:
-        if error.reason == "rate_limited":
-            self._throttles[endpoint].pause(error.retry_after)
-        elif error.reason == "auth":
-            self._connection.key.refresh()
-
-
-class _Reply(NamedTuple):
-    status: int
-    body: bytes
-    retry_after: str | None
+            raise ApiError("timeout", f"no complete answer within {self._connection.timeout:g} s") from None
+        except (httpx.TransportError, UnicodeError) as error:  # UnicodeError: a host that IDNA refuses
+            raise transport_error(error) from None
 
 
 def _http(connection: Connection) -> httpx.Client:
@@ -208,86 +291,3 @@ def _http(connection: Connection) -> httpx.Client:
 def _part(text: str) -> str:
     """A path part, percent-encoded; `.` and `..` too, which a server would resolve away."""
     return quote(text, safe="").replace(".", "%2E")
-
-
-def _body(response: httpx.Response) -> bytes:
-    """The body, decompressed, at most MAX_BODY; a gzip bomb is not unfolded to find out."""
-    encoding = response.headers.get("content-encoding", "identity").lower()
-    if encoding not in ("gzip", "identity", ""):
-        raise ApiError("invalid_response", f"answered with content-encoding {encoding[:20]!r}, unasked")
-    raw = _capped(response.iter_raw())
-    return b"".join(_capped(_gunzip(raw)) if encoding == "gzip" else raw)
-
-
-def _capped(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise ApiError("too_large", f"the answer is larger than {MAX_BODY // 2**20} MiB")
-        yield chunk
-
-
-def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    decompressor = zlib.decompressobj(_GZIP)
-    try:
-        for chunk in chunks:
-            if decompressor.eof:  # read on, since the connection is to be used again, but do not gather junk
-                continue
-            yield decompressor.decompress(chunk, _UNFOLD)
-            while decompressor.unconsumed_tail:
-                yield decompressor.decompress(decompressor.unconsumed_tail, _UNFOLD)
-        yield decompressor.flush()
-    except zlib.error:
-        raise ApiError("invalid_response", "the answer's gzip data is broken") from None
-    if not decompressor.eof:
-        raise ApiError("invalid_response", "the answer's gzip data is cut short")
-
-
-def _transport_error(error: Exception) -> ApiError:
-    causes = [error, error.__cause__, error.__context__]
-    while causes[-1] is not None:
-        causes.append(causes[-1].__context__)
-    is_tls = any(isinstance(cause, ssl.SSLError) for cause in causes)
-    return ApiError("tls" if is_tls else "connection", f"{type(error).__name__}: {error}")
-
-
-def _refusal(reply: _Reply) -> ApiError:
-    """The ApiError for an answer that is not 200."""
-    details = _error_body(reply.body)
-    said = next((str(text) for text in (details.error, details.message, details.code) if text), "")
-    message = f"HTTP {reply.status}" + (f": {said[:_EXCERPT]}" if said else "")
-    if 300 <= reply.status < 400:
-        message += ": redirects are not followed; is api_url right?"
-    wait = _retry_after(details.retry_after, reply.retry_after)
-    return ApiError(_reason(reply.status), message, status=reply.status, retry_after=wait)
-
-
-def _reason(status: int) -> Reason:
-    if status in _STATUS_REASONS:
-        return _STATUS_REASONS[status]
-    if status >= 500:
-        return "server_error"
-    return "client_error" if status >= 400 else "invalid_response"
-
-
-def _error_body(body: bytes) -> ErrorBody:
-    try:
-        return msgspec.json.decode(body, type=ErrorBody)
-    except (msgspec.DecodeError, RecursionError):
-        return ErrorBody()
-
-
-def _retry_after(in_body: object, header: str | None) -> float | None:
-    """Seconds to wait: from the body, else from the header, which holds seconds or a date."""
-    for raw in (in_body, header):
-        try:
-            seconds = float(raw)  # type: ignore[arg-type] # what is no number raises TypeError or ValueError
-        except (TypeError, ValueError, OverflowError):
-            continue
-        if not math.isnan(seconds):
-            return seconds
-    try:
-        return parsedate_to_datetime(header or "").timestamp() - time.time()
-    except (ValueError, OverflowError):
-        return None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from exporter.baseten import loops_metrics, model_metrics
 from exporter.baseten.answers import ModelAnswer
-from exporter.baseten.client import Client
+from exporter.baseten.client import Client, Spare
 from exporter.baseten.errors import ApiError
 from exporter.baseten.harvest import Harvest
 from exporter.baseten.model_metrics import Question
@@ -29,11 +29,20 @@ class Api:
     names: MetricNames
 
 
-def fetch(api: Api, target: Target, now: float, max_sample_age: float) -> Harvest:
-    """Poll `target` once; raises ApiError, EndpointPaused or Stopping. `now` in seconds since the epoch."""
-    harvest = Harvest(now - max_sample_age, now + _MAX_SKEW)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What of an answer is kept: values up to `max_sample_age` seconds old, and so many series."""
+
+    max_sample_age: float
+    max_series: int
+
+
+def fetch(api: Api, target: Target, now: float, limits: Limits) -> Harvest:
+    """Poll `target` once; raises ApiError, HeldBack or Stopping. `now` in seconds since the epoch."""
+    harvest = Harvest(now - limits.max_sample_age, now + _MAX_SKEW, limits.max_series)
     if isinstance(target.options, LoopsOptions):
-        answer = api.client.loops_metrics(target.deployment_id, loops_metrics.body(target.options, now))
+        question = loops_metrics.body(target.options, now)
+        answer = api.client.loops_metrics(target.deployment_id, question, Spare())
         loops_metrics.translate(answer, target.options, now, harvest)
     else:
         _fetch_model(api, target, target.options, now, harvest)
@@ -42,9 +51,9 @@ def fetch(api: Api, target: Target, now: float, max_sample_age: float) -> Harves
 
 def _fetch_model(api: Api, target: Target, options: ModelOptions, now: float, harvest: Harvest) -> None:
     labels = target.labels
-    answered = False
+    answered, spare = False, Spare()
     for question in model_metrics.questions(options, now, api.names.kind_of):
-        for answer in _answers(api, target, question, now):
+        for answer in _answers(api, target, question, now, spare):
             answered = True
             api.names.learn(answer)
             model_metrics.translate(answer, question, labels, now, harvest)
@@ -53,10 +62,10 @@ def _fetch_model(api: Api, target: Target, options: ModelOptions, now: float, ha
         raise ApiError("client_error", message)
 
 
-def _answers(api: Api, target: Target, question: Question, now: float) -> Iterator[ModelAnswer]:
+def _answers(api: Api, target: Target, question: Question, now: float, spare: Spare) -> Iterator[ModelAnswer]:
     def ask(names: Group | None) -> ModelAnswer:
         params = question.params(names)
-        return api.client.model_metrics(target.model_id, target.deployment_id, params)
+        return api.client.model_metrics(target.model_id, target.deployment_id, params, spare)
 
     if question.names is None:
         yield ask(None)

@@ -15,23 +15,27 @@ DropReason = Literal[
     "bad_label",  # a label that is no text
     "misaligned",  # values and label_sets do not line up: the whole descriptor is lost
     "duplicate",  # two sources land on one series: the first wins
+    "series_limit",  # more series than max_series_per_target: the first ones win
 ]
 DROP_REASONS: tuple[DropReason, ...] = get_args(DropReason)
 
 
 class Harvest:
-    """Gathers samples into families; a value's time lies from `oldest` to `latest`.
+    """Gathers samples into families.
 
+    A value's time lies from `oldest` to `latest`, and there are at most `max_series` of them.
     `dropped` counts what was lost and why, `duplicates` names the series that came twice, and
     `newest` is the time of the newest value kept.
     """
 
-    def __init__(self, oldest: float, latest: float = math.inf) -> None:
+    def __init__(self, oldest: float, latest: float = math.inf, max_series: float = math.inf) -> None:
         self.dropped: Counter[DropReason] = Counter()
         self.duplicates: list[str] = []
         self.newest: float | None = None
         self._oldest = oldest
         self._latest = latest
+        self._max_series = max_series
+        self._series = 0
         self._families: dict[str, dict[Labels, Sample]] = {}
         self._help: dict[str, str] = {}
 
@@ -52,13 +56,16 @@ class Harvest:
         if not self._oldest <= time <= self._latest:
             self.dropped["too_old" if time < self._oldest else "bad_timestamp"] += 1
             return
-        samples = self._families.setdefault(name, {})
-        if labels in samples:
+        if labels in self._families.get(name, ()):
             self.dropped["duplicate"] += 1
             self.duplicates.append(f"{name}{dict(labels)}")
             return
+        if self._series >= self._max_series:
+            self.dropped["series_limit"] += 1
+            return
+        self._series += 1
         self._help.setdefault(name, help_text)
-        samples[labels] = Sample(labels, value)
+        self._families.setdefault(name, {})[labels] = Sample(labels, value)
         if self.newest is None or time > self.newest:
             self.newest = time
 

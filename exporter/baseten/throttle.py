@@ -28,15 +28,27 @@ class Throttle:
     def reserve(self) -> float:
         """Take a token; return the seconds to wait before using it. EndpointPaused during a pause."""
         with self._lock:
+            if (left := self._paused()) > 0:
+                raise EndpointPaused(self._endpoint, left)
             now = self._clock()
-            if now < self._resume:
-                raise EndpointPaused(self._endpoint, self._resume - now)
             turn = max(now, self._next)
             self._next = turn + self._interval
             return turn - now
 
-    def pause(self, seconds: float | None) -> None:
-        """Leave the endpoint alone for `seconds`, as its answer asked (None: it did not say)."""
+    def pause(self, seconds: float | None) -> float:
+        """Leave the endpoint alone for `seconds`, as its answer asked (None: it did not say).
+
+        Returns the seconds that it is left alone from now on.
+        """
         wait = DEFAULT_PAUSE if seconds is None else min(max(seconds, 0.0), MAX_PAUSE)
         with self._lock:
             self._resume = max(self._resume, self._clock() + wait)
+            return self._paused()
+
+    def paused(self) -> float:
+        """The seconds that the endpoint is still left alone."""
+        with self._lock:
+            return self._paused()
+
+    def _paused(self) -> float:
+        return max(0.0, self._resume - self._clock())

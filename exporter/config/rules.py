@@ -43,6 +43,7 @@ class Poll:
     concurrency: int
     stale_after: float
     max_sample_age: float
+    max_series_per_target: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ class _Builder:
             concurrency=raw.concurrency,
             stale_after=self._seconds("poll.stale_after", raw.stale_after),
             max_sample_age=self._seconds("poll.max_sample_age", raw.max_sample_age),
+            max_series_per_target=raw.max_series_per_target,
         )
         interval = f"the interval ({raw.interval})"
         if timing.timeout > timing.interval:

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, field
 
 from exporter.model import Mode
 
+_HOST = r"[A-Za-z0-9][A-Za-z0-9-]{0,62}(\.[A-Za-z0-9-]{1,63})*\.?"
 _END = r"$(?!\n)"  # in Python a bare $ also matches before a last line feed
 _UNITS = {
     "y": 31_536_000_000,
@@ -50,7 +51,7 @@ VariableName = Annotated[
 Url = Annotated[
     str,
     Meta(
-        pattern=rf"^https?://([A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/[A-Za-z0-9._~%/-]*)?{_END}",
+        pattern=rf"^https?://({_HOST}|\[[0-9A-Fa-f:.]+\])(:[0-9]+)?(/[A-Za-z0-9._~%/-]*)?{_END}",
         title="an http or https URL such as https://api.baseten.co, without user, query or fragment",
         extra={"hidden": "[@?#]"},  # these parts may hold a password
     ),
@@ -92,6 +93,15 @@ class Poll(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_sample_age: Annotated[
         Duration, Meta(description="Values that were measured longer ago are left out.")
     ] = "10m"
+    max_series_per_target: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=1_000_000,
+            title="a whole number from 1 to 1000000",
+            description="How many series a target may have; what is more is dropped, and counted.",
+        ),
+    ] = 20_000
 
 
 class Entry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,11 +8,12 @@ from typing import TypeVar
 
 from exporter import exposition
 from exporter.baseten.client import Client
-from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
+from exporter.baseten.errors import ApiError, HeldBack, Stopping
 from exporter.baseten.inventory import Inventory, ModelListing, families
 from exporter.baseten.listings import Environment, Model, Price, Trainer
 from exporter.baseten.selection import Wanted, counts, missing_environments, select
 from exporter.model import Kind, Piece, Target
+from exporter.sharding import Shard
 from exporter.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -102,16 +103,17 @@ class Lister:
             return ask()
         except ApiError as error:
             self.failures.append(error)
-        except EndpointPaused as pause:
-            self.failures.append(ApiError("rate_limited", str(pause)))
+        except HeldBack as held:
+            self.failures.append(ApiError(held.reason, str(held)))
         return old
 
 
 class Discovery:
     """Keeps one workspace's inventory up to date, and calls `found` when it has changed.
 
+    Everything is listed, and `targets` and `description` are what of it is the shard's.
     `inventory` is what is known already. The first run is at once; `attempted` says that it is over,
-    well or not.
+    well or not; `last_listed` when everything last answered, in seconds since the epoch.
     """
 
     def __init__(
@@ -122,14 +124,17 @@ class Discovery:
         clock: Callable[[], float],
         found: Callable[["Discovery"], None],
         inventory: Inventory | None,
+        shard: Shard,
     ) -> None:
         self.wanted = wanted
         self.interval = wanted.discovery.interval if wanted.discovery else DEFAULT_INTERVAL
         self.attempted = inventory is not None or not wanted.lists()
         self.client = client
+        self.last_listed: float | None = None
         self._telemetry = telemetry
         self._clock = clock
         self._found = found
+        self._shard = shard
         self._stop = threading.Event()
         self._troubles: frozenset[str] = frozenset()
         self._empty: frozenset[Kind] = frozenset()
@@ -146,8 +151,9 @@ class Discovery:
     def _know(self, inventory: Inventory) -> None:
         self.inventory = inventory
         labels = (("workspace", self.wanted.workspace),)
-        self.description = exposition.pieces(families(inventory, self.wanted.metadata), labels)
-        self.targets = select(self.wanted, inventory)
+        listed = self._shard.share(self.wanted.workspace, families(inventory, self.wanted.metadata))
+        self.description = exposition.pieces(listed, labels)
+        self.targets = tuple(each for each in select(self.wanted, inventory) if self._shard.owns(each.key))
         for kind, count in counts(self.wanted, inventory).items():
             self._telemetry.discovered(self.wanted.workspace, kind, count)
 
@@ -191,7 +197,8 @@ class Discovery:
         for error in failures:
             self._telemetry.discovery_failed(workspace, error.reason)
         if not troubles:
-            self._telemetry.discovery_succeeded(workspace, self._clock())
+            self.last_listed = self._clock()
+            self._telemetry.discovery_succeeded(workspace, self.last_listed)
         if troubles - self._troubles:
             error = next(error for error in failures if error.reason not in self._troubles)
             extra = {

@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
-from apscheduler.events import EVENT_JOB_MAX_INSTANCES, JobSubmissionEvent
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_SUBMITTED, JobSubmissionEvent
 from apscheduler.executors.pool import BasePoolExecutor
+from apscheduler.job import Job
 from apscheduler.schedulers.background import BackgroundScheduler
 from apscheduler.triggers.base import BaseTrigger
 
-from exporter.model import Target
+from exporter.model import Kind, Target
+
+Intervals = Mapping[tuple[str, Kind], float]
+"""Seconds between two polls of a target, by workspace and kind."""
 
 _FIRST_SPREAD = 3.0
 """Seconds over which first polls are spread, so that a start is no burst."""
@@ -21,7 +25,8 @@ class Scheduler:
     """Runs `poll` for every target; `skipped` is told of a poll that was due while the last one ran.
 
     A poll that finds all threads busy waits for one, however late: APScheduler's default would
-    silently drop it after a second. `clock` gives seconds since the epoch.
+    silently drop it after a second. Of several that come due at once, since the process did not
+    run, one runs and the others count as skipped. `clock` gives seconds since the epoch.
     """
 
     def __init__(
@@ -35,20 +40,23 @@ class Scheduler:
         self._clock = clock
         self._targets: dict[str, Target] = {}
         self._pools: dict[str, _Pool] = {}
-        self._interval = 0.0
+        self._intervals: Intervals = {}
         self._scheduler = BackgroundScheduler(
-            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": True, "max_instances": 1}
+            timezone=UTC, job_defaults={"misfire_grace_time": None, "coalesce": False, "max_instances": 1}
         )
-        self._scheduler.add_listener(self._on_skip, EVENT_JOB_MAX_INSTANCES)
+        self._scheduler.add_listener(self._on_due, EVENT_JOB_SUBMITTED | EVENT_JOB_MAX_INSTANCES)
 
     def start(self) -> None:
         self._scheduler.start()
 
-    def retarget(self, targets: Iterable[Target], interval: float, threads: Mapping[str, int]) -> None:
+    def retarget(
+        self, targets: Iterable[Target], interval: float, effective: Intervals, threads: Mapping[str, int]
+    ) -> None:
         """Poll exactly these targets from now on, on so many `threads` by workspace.
 
-        New targets are polled at once, those that stay keep their schedule, and a poll in flight
-        is never joined by a second one.
+        New targets are polled at once, unless their effective interval had to be longer than the
+        wished `interval`: then there are too many to ask all at once. Those that stay keep their
+        schedule, and a poll in flight is never joined by a second one.
         """
         wanted = {_job_id(target): target for target in targets}
         for job_id in self._targets.keys() - wanted.keys():
@@ -56,14 +64,15 @@ class Scheduler:
         self._resize(threads)
         old, self._targets = self._targets, wanted
         for job_id, target in wanted.items():
+            pace = effective[target.workspace, target.kind]
             if job_id not in old:
-                self._add(job_id, target, interval)
+                self._add(job_id, target, pace, at_once=pace <= interval)
                 continue
             if target != old[job_id]:
                 self._scheduler.modify_job(job_id, args=(target,))
-            if interval != self._interval:
-                self._retime(job_id, target, interval)
-        self._interval = interval
+            if pace != self._intervals[target.workspace, target.kind]:
+                self._retime(job_id, target, pace)
+        self._intervals = effective
 
     def stop(self) -> None:
         """Start no more polls, and wait for those in flight."""
@@ -74,11 +83,13 @@ class Scheduler:
         job = self._scheduler.get_job(_job_id(target))
         return job.next_run_time.timestamp() if job and job.next_run_time else None
 
-    def _add(self, job_id: str, target: Target, interval: float) -> None:
-        first = self._clock() + _share(target, "first") * min(_FIRST_SPREAD, interval)
+    def _add(self, job_id: str, target: Target, interval: float, *, at_once: bool) -> None:
+        trigger, now = self._trigger(target, interval), self._clock()
+        soon = now + _share(target, "first") * min(_FIRST_SPREAD, interval)
+        first = soon if at_once else trigger.after(now - interval / 2)
         self._scheduler.add_job(
             self._poll,
-            self._trigger(target, interval),
+            trigger,
             (target,),
             id=job_id,
             executor=target.workspace,
@@ -96,10 +107,16 @@ class Scheduler:
         self._scheduler.modify_job(job_id, trigger=trigger, next_run_time=min(planned, soon))
 
     def _resize(self, threads: Mapping[str, int]) -> None:
-        """Give every workspace its threads; one that went first finishes its polls in flight."""
+        """Give every workspace its threads.
+
+        One that went is not waited for. It is kept for as long as its polls in flight need to end, so
+        that they count should it come back meanwhile.
+        """
         for name in self._pools.keys() - threads.keys():
-            del self._pools[name]
-            self._scheduler.remove_executor(name)
+            self._pools[name].resize(0)
+            if self._pools[name].idle():
+                del self._pools[name]
+                self._scheduler.remove_executor(name)
         for name, count in threads.items():
             if name in self._pools:
                 self._pools[name].resize(count)
@@ -107,10 +124,12 @@ class Scheduler:
                 self._pools[name] = _Pool(count)
                 self._scheduler.add_executor(self._pools[name], name)
 
-    def _on_skip(self, event: JobSubmissionEvent) -> None:
+    def _on_due(self, event: JobSubmissionEvent) -> None:
         target = self._targets.get(event.job_id)
+        started = 1 if event.code == EVENT_JOB_SUBMITTED else 0
         if target is not None:
-            self._skipped(target)
+            for _ in event.scheduled_run_times[started:]:
+                self._skipped(target)
 
 
 class _Pool(BasePoolExecutor):  # type: ignore[misc] # APScheduler is untyped
@@ -133,14 +152,28 @@ class _Pool(BasePoolExecutor):  # type: ignore[misc] # APScheduler is untyped
         if count == self._count:
             return
         with self._lock:
-            self._retired.append(self._pool)
-            self._pool = ThreadPoolExecutor(count)
+            self._retired = [*filter(_works, self._retired), self._pool]
+            self._pool = ThreadPoolExecutor(max(count, 1))  # has no thread before its first poll
         self._count = count
         self._retired[-1].shutdown(wait=False)
+
+    def idle(self) -> bool:
+        """Whether nothing is in flight."""
+        with self._lock:
+            return not self._instances
+
+    def _do_submit_job(self, job: Job, run_times: list[datetime]) -> None:
+        """Start one poll, however many are due: APScheduler's own merging would not tell of the others."""
+        super()._do_submit_job(job, run_times[-1:])
 
     def shutdown(self, wait: bool = True) -> None:  # noqa: FBT001, FBT002 - as the base class
         for pool in (*self._retired, self._pool):
             pool.shutdown(wait)
+
+
+def _works(pool: ThreadPoolExecutor) -> bool:
+    """Whether a pool that takes no more still has polls in flight."""
+    return any(thread.is_alive() for thread in pool._threads)  # noqa: SLF001 - there is no public way to ask
 
 
 class PhaseTrigger(BaseTrigger):  # type: ignore[misc] # APScheduler is untyped

@@ -75,11 +75,14 @@ def json_response(status: int, body: object, *headers: tuple[str, str]) -> Respo
 
 
 class Api:
-    """Answers for one key; at most `limit` requests per second and endpoint, without limit where None."""
+    """Answers for one key; at most `limit` requests per second and endpoint, without limit where None.
+
+    `world` and `key` may change at any time: every request is answered by what they are when it comes.
+    """
 
     def __init__(self, world: World, key: str, limit: int | None = 100) -> None:
-        self._world = world
-        self._key = key
+        self.world = world
+        self.key = key
         self._limit = limit
         self._lock = Lock()
         self._spent: dict[str, tuple[int, int]] = {}
@@ -95,7 +98,7 @@ class Api:
             endpoint, match = _pick(found, request.method)
             self._admit(endpoint, now)
             query = parse_qs(url.query, keep_blank_values=True)
-            call = Call(self._world.at(now), match.groupdict(), query, request.body, int(now * 1000))
+            call = Call(self.world.at(now), match.groupdict(), query, request.body, int(now * 1000))
             return name, self._answer(endpoint, call, request.target)
         except ApiError as error:
             return name, json_response(error.status, error.body)
@@ -114,7 +117,7 @@ class Api:
 
     def _authorize(self, request: Request) -> None:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
-        if scheme not in {"Bearer", "Api-Key"} or not hmac.compare_digest(key.encode(), self._key.encode()):
+        if scheme not in {"Bearer", "Api-Key"} or not hmac.compare_digest(key.encode(), self.key.encode()):
             raise ApiError(HTTPStatus.UNAUTHORIZED, "invalid API key")
 
     def _admit(self, endpoint: Endpoint, now: float) -> None:

@@ -45,8 +45,6 @@ class Simulator:
         port: int = 0,
         ssl_context: SSLContext | None = None,
     ) -> None:
-        self.world = world
-        self.key = key
         self._api = Api(world, key, limit)
         self._latency = latency
         self._clock = clock
@@ -67,6 +65,23 @@ class Simulator:
     ) -> None:
         self._closing.set()
         self._server.close()
+
+    @property
+    def world(self) -> World:
+        return self._api.world
+
+    @world.setter
+    def world(self, world: World) -> None:
+        self._api.world = world
+
+    @property
+    def key(self) -> str:
+        """The key that is accepted; a new one is rotated to at once."""
+        return self._api.key
+
+    @key.setter
+    def key(self, key: str) -> None:
+        self._api.key = key
 
     @property
     def url(self) -> str:
@@ -103,7 +118,7 @@ class Simulator:
             with self._lock:
                 self._requests[endpoint, status] += 1
 
-        wire = Wire(connection, response, now, self._closing, count)
+        wire = Wire(request, connection, response, now, self._closing, count)
         if self._latency:
             self._closing.wait(self._latency)
         self._fault(request)(wire)

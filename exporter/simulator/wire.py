@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Event
 
-from exporter.simulator.api import Response
+from exporter.simulator.api import Request, Response
 
 
 @dataclass
 class Wire:
     """What may be done to the client of one request.
 
-    `response` is the true answer, `now` the time in seconds, `closing` is set when the server closes.
-    The connection is closed afterwards, unless `reply` sent a whole response.
+    `response` is the true answer to `request`, `now` the time in seconds, `closing` is set when the
+    server closes. The connection is closed afterwards, unless `reply` sent a whole response.
     """
 
+    request: Request
     connection: socket.socket
     response: Response
     now: float

@@ -19,10 +19,10 @@ _LEVEL = 1  # isal's levels 2 and 3 gain little and cost much
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """The targets' part of a page. In gzip it is an open member: `crc` and `size` let it go on."""
+    """The targets' part of a page, in parts. In gzip it is an open member: `crc` and `size` let it go on."""
 
     version: int
-    body: bytes
+    parts: tuple[bytes, ...]
     crc: int = 0
     size: int = 0
 
@@ -45,7 +45,7 @@ class Pages:
         else:
             data = await asyncio.to_thread(_build, self._store, page_format, gzip, only)
         own = self._own(page_format, only)
-        return [data.body, _gzip_tail(data, own) if gzip else own]
+        return [*data.parts, _gzip_tail(data, own) if gzip else own]
 
     async def _data(self, page_format: Format, gzip: bool) -> _Data:  # noqa: FBT001 - internal
         key = (page_format, gzip)
@@ -81,9 +81,9 @@ def _build(
     gzip: bool,  # noqa: FBT001 - internal
     only: frozenset[str] | None = None,
 ) -> _Data:
-    version, pieces = store.pieces()
-    parts = blocks(pieces, page_format, only)
-    return _compress(version, parts) if gzip else _Data(version, b"".join(parts))
+    version, families = store.families()
+    parts = blocks(families, page_format, only)
+    return _compress(version, parts) if gzip else _Data(version, tuple(parts))
 
 
 def _compress(version: int, parts: Iterable[bytes]) -> _Data:
@@ -95,7 +95,7 @@ def _compress(version: int, parts: Iterable[bytes]) -> _Data:
         out.append(compressor.compress(part))
     # A full flush ends on a byte and forgets the past, so other data can follow in the same member.
     out.append(compressor.flush(zlib.Z_FULL_FLUSH))
-    return _Data(version, b"".join(out), crc, size)
+    return _Data(version, (b"".join(out),), crc, size)
 
 
 def _gzip_tail(data: _Data, own: bytes) -> bytes:

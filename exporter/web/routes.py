@@ -15,11 +15,18 @@ from starlette.types import Receive, Scope, Send
 from exporter.config import ConfigError
 from exporter.model import Target
 from exporter.store import Store
-from exporter.web import status
+from exporter.web import page, status
+from exporter.web.config import WebConfig
+from exporter.web.door import Door
 from exporter.web.negotiation import accepts_gzip, page_format
 from exporter.web.pages import Pages
+from exporter.web.security import content_security_policy
+from exporter.web.style import STYLE
+from exporter.web.view import View
 
 log = logging.getLogger(__name__)
+
+_SLICE = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +39,14 @@ class Parts:
     next_poll: Callable[[Target], float | None]
     clock: Callable[[], float]
     reload: Callable[[], None] | None
+    workspaces: Callable[[], Sequence[status.WorkspaceStatus]]
 
 
-def application(parts: Parts, telemetry_path: str) -> Starlette:
+def application(parts: Parts, telemetry_path: str, web: Callable[[], WebConfig] | None = None) -> Door:
+    """All routes, behind one door that follows `web`; without it the door is open to all."""
+    open_to_all = WebConfig()
+    page_policy = {"content-security-policy": content_security_policy(STYLE)}
+
     async def metrics(request: Request) -> Response:
         gzip = accepts_gzip(request.headers.get("accept-encoding", ""))
         chosen = page_format(request.headers.get("accept", ""))
@@ -45,14 +57,15 @@ def application(parts: Parts, telemetry_path: str) -> Starlette:
             body, {"content-type": chosen.value, "vary": "accept, accept-encoding"} | encoding
         )
 
-    async def index(_: Request) -> Response:
-        page = await asyncio.to_thread(
-            lambda: status.to_html(_statuses(parts), parts.clock(), telemetry_path)
+    async def index(request: Request) -> Response:
+        view = View.of(request.query_params)
+        body = await asyncio.to_thread(
+            lambda: page.render(_status(parts), view, parts.clock(), telemetry_path)
         )
-        return HTMLResponse(page)
+        return HTMLResponse(body, headers=page_policy)
 
     async def targets(_: Request) -> Response:
-        body = await asyncio.to_thread(lambda: status.to_json(_statuses(parts)))
+        body = await asyncio.to_thread(lambda: status.to_json(_status(parts)))
         return Response(body, media_type="application/json")
 
     async def healthy(_: Request) -> Response:
@@ -77,7 +90,7 @@ def application(parts: Parts, telemetry_path: str) -> Starlette:
             return PlainTextResponse(message, HTTPStatus.INTERNAL_SERVER_ERROR)
         return PlainTextResponse("reloaded\n")
 
-    return Starlette(
+    routes = Starlette(
         routes=[
             Route(telemetry_path, metrics),
             Route("/", index),
@@ -87,14 +100,15 @@ def application(parts: Parts, telemetry_path: str) -> Starlette:
             Route("/-/reload", reload, methods=["POST"]),
         ]
     )
+    return Door(routes, web or (lambda: open_to_all))
 
 
-def _statuses(parts: Parts) -> list[status.TargetStatus]:
-    return status.statuses(parts.store.view()[1], parts.next_poll)
+def _status(parts: Parts) -> status.Status:
+    return status.status(parts.store.view()[1], parts.next_poll, parts.workspaces())
 
 
 class PageResponse(Response):
-    """A page in parts, sent without joining them: the large one is shared by all scrapers."""
+    """A page in parts, sent slice by slice: it is shared by all scrapers, and none has it copied whole."""
 
     def __init__(self, parts: Sequence[bytes], headers: dict[str, str]) -> None:
         super().__init__(headers=headers | {"content-length": str(sum(map(len, parts)))})
@@ -103,5 +117,7 @@ class PageResponse(Response):
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for part in self._parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
+            for start in range(0, len(part), _SLICE):
+                body = part[start : start + _SLICE]
+                await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

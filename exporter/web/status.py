@@ -1,113 +1,132 @@
-"""What is known of every target, for people (`/`) and for programs (`/api/v1/targets`)."""
+"""What is known of every workspace and target: the facts of the status page, and the JSON of them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from html import escape
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from exporter import __version__
-from exporter.model import Target
+from exporter.model import Kind, Target
 from exporter.store import Entry
 
+Moment = Annotated[datetime, Meta(tz=True)]
 
-class TargetStatus(msgspec.Struct, frozen=True):
-    """One target. Times are RFC 3339 in UTC, durations seconds; null means never or unknown."""
+
+class EndpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a workspace asks of one of the API's metrics endpoints."""
+
+    endpoint: Annotated[str, Meta(description="Its name, as in the exporter's metrics.")]
+    kind: Annotated[Kind, Meta(description="The kind of targets that it is asked about.")]
+    targets: Annotated[int, Meta(description="How many of them there are.")]
+    interval_seconds: Annotated[float, Meta(description="Between two polls of a target, as configured.")]
+    effective_interval_seconds: Annotated[
+        float, Meta(description="The same as it is: stretched where the targets need more than is allowed.")
+    ]
+    needed_requests_per_second: Annotated[
+        float, Meta(description="What polling needs at the effective interval.")
+    ]
+    allowed_requests_per_second: Annotated[float, Meta(description="What the config allows.")]
+    budget_share: Annotated[
+        float, Meta(description="Needed at the configured interval, of allowed; stretched where above 0.95.")
+    ]
+    paused_until: Annotated[
+        Moment | None, Meta(description="Until when a 429 asked to be left alone; may be past.")
+    ]
+
+
+class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One workspace. The circuit is open while only probes go out, after failures in a row."""
 
     workspace: str
-    kind: str
-    model_id: str | None
+    circuit: Literal["closed", "open"]
+    circuit_reason: Annotated[str | None, Meta(description="The error that opened it, keys taken out.")]
+    circuit_since: Annotated[Moment | None, Meta(description="When it opened.")]
+    next_probe: Annotated[Moment | None, Meta(description="When one request is let through again.")]
+    last_listed: Annotated[Moment | None, Meta(description="When it was last listed.")]
+    endpoints: tuple[EndpointStatus, ...]
+
+
+class TargetStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One target."""
+
+    workspace: str
+    kind: Kind
+    model_id: Annotated[str | None, Meta(description="null for a Loops trainer.")]
     deployment_id: str
-    state: str
-    reason: str | None
-    error: str | None
-    series: int
-    last_poll: datetime | None
-    last_success: datetime | None
-    newest_sample: datetime | None
-    next_poll: datetime | None
-    poll_duration_seconds: float | None
+    labels: Annotated[
+        dict[str, str], Meta(description="Those of its series, beside its ids: its names, and the config's.")
+    ]
+    state: Annotated[
+        Literal["pending", "up", "down"], Meta(description="Of its last poll; pending before the first.")
+    ]
+    reason: Annotated[str | None, Meta(description="The kind of failure, as in the exporter's metrics.")]
+    error: Annotated[str | None, Meta(description="The last error, keys taken out.")]
+    series: Annotated[int, Meta(description="How many of its series are on the page of metrics.")]
+    last_poll: Moment | None
+    last_success: Moment | None
+    newest_sample: Annotated[Moment | None, Meta(description="The time of its newest value.")]
+    next_poll: Moment | None
+    poll_duration_seconds: Annotated[float | None, Meta(description="Of its last poll.")]
+    effective_interval_seconds: Annotated[
+        float | None, Meta(description="Between two of its polls, as stretched by the workspace's budget.")
+    ]
 
 
-def statuses(entries: Iterable[Entry], next_poll: Callable[[Target], float | None]) -> list[TargetStatus]:
-    return [_status(entry, next_poll(entry.target)) for entry in entries]
+class Status(msgspec.Struct, frozen=True):
+    """The answer of `/api/v1/targets`: times in UTC, durations in seconds, null for never or unknown."""
+
+    version: Annotated[str, Meta(description="Of the exporter.")]
+    workspaces: tuple[WorkspaceStatus, ...]
+    targets: tuple[TargetStatus, ...]
 
 
-def to_json(targets: list[TargetStatus]) -> bytes:
-    return msgspec.json.encode({"version": __version__, "targets": targets})
-
-
-def to_html(targets: list[TargetStatus], now: float, telemetry_path: str) -> str:
-    fields = TargetStatus.__struct_fields__
-    head = "".join(f"<th>{field.replace('_', ' ')}</th>" for field in fields)
-    rows = "".join(
-        f"<tr>{''.join(f'<td>{escape(_text(getattr(target, field)))}</td>' for field in fields)}</tr>"
-        for target in targets
+def status(
+    entries: Iterable[Entry],
+    next_poll: Callable[[Target], float | None],
+    workspaces: Sequence[WorkspaceStatus],
+) -> Status:
+    intervals = {
+        (each.workspace, endpoint.kind): endpoint.effective_interval_seconds
+        for each in workspaces
+        for endpoint in each.endpoints
+    }
+    targets = (
+        _target(entry, next_poll(entry.target), intervals.get((entry.target.workspace, entry.target.kind)))
+        for entry in entries
     )
-    return _PAGE.format(
-        version=escape(__version__),
-        metrics=escape(telemetry_path.removeprefix("/")),  # relative: a proxy may put us below a path
-        now=_text(_time(now)),
-        count=len(targets),
-        head=head,
-        rows=rows,
-    )
+    return Status(__version__, tuple(workspaces), tuple(targets))
 
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>baseten-exporter</title>
-<link rel="icon" href="data:,">
-<style>
-body {{ font-family: sans-serif; margin: 1rem }}
-table {{ border-collapse: collapse }}
-th, td {{ border: 1px solid #888; padding: 0.25rem 0.5rem; text-align: left }}
-</style>
-</head>
-<body>
-<h1>baseten-exporter {version}</h1>
-<p>
-<a href="{metrics}">metrics</a> <a href="api/v1/targets">targets as JSON</a> <a href="-/ready">ready?</a>
-</p>
-<p>{count} targets at {now}</p>
-<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>
-</body>
-</html>
-"""
+def to_json(facts: Status) -> bytes:
+    return msgspec.json.encode(facts)
 
 
-def _status(entry: Entry, next_poll: float | None) -> TargetStatus:
-    target = entry.target
-    return TargetStatus(
-        workspace=target.workspace,
-        kind=target.kind,
-        model_id=target.model_id or None,
-        deployment_id=target.deployment_id,
-        state={None: "pending", True: "up", False: "down"}[entry.up],
-        reason=entry.reason or None,
-        error=entry.error or None,
-        series=entry.snapshot.series if entry.snapshot else 0,
-        last_poll=_time(entry.last_poll),
-        last_success=_time(entry.last_success),
-        newest_sample=_time(entry.newest_sample),
-        next_poll=_time(next_poll),
-        poll_duration_seconds=entry.duration,
-    )
-
-
-def _time(seconds: float | None) -> datetime | None:
+def moment(seconds: float | None) -> datetime | None:
+    """The time that is so many seconds after the epoch; None where there is none."""
     try:
         return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError):  # the API's own time, beyond the calendar
         return None
 
 
-def _text(value: object) -> str:
-    if isinstance(value, datetime):
-        return f"{value:%Y-%m-%d %H:%M:%S}Z"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return "" if value is None else str(value)
+def _target(entry: Entry, next_poll: float | None, interval: float | None) -> TargetStatus:
+    target = entry.target
+    return TargetStatus(
+        workspace=target.workspace,
+        kind=target.kind,
+        model_id=target.model_id or None,
+        deployment_id=target.deployment_id,
+        labels=dict((*target.extra_labels, *target.metadata)),
+        state="pending" if entry.up is None else "up" if entry.up else "down",
+        reason=entry.reason or None,
+        error=entry.error or None,
+        series=entry.snapshot.series if entry.snapshot else 0,
+        last_poll=moment(entry.last_poll),
+        last_success=moment(entry.last_success),
+        newest_sample=moment(entry.newest_sample),
+        next_poll=moment(next_poll),
+        poll_duration_seconds=entry.duration,
+        effective_interval_seconds=interval,
+    )

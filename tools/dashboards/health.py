@@ -67,6 +67,8 @@ def dashboard() -> Dashboard:
             "Freshness": _freshness(),
             "Requests to the API": _requests(),
             "Polls and listings": _polls(),
+            "Limits and outages": _limits(),
+            "Shards and certificate": _serving(),
             "Cost": _cost(),
         },
     )
@@ -169,10 +171,11 @@ def _requests() -> frame.Panels:
 def _polls() -> frame.Panels:
     return [
         timeseries(
-            *(41, "Polls", PER_SECOND, "Polls that ran, and those skipped since the one before still ran."),
+            *(41, "Polls", PER_SECOND, "Polls that ran, and those that did not start, by reason."),
             Query(f"sum by (workspace, kind) ({_rate('polls_total')})", "{{workspace}} {{kind}} ran"),
             Query(
-                f"sum by (workspace, kind) ({_rate('polls_skipped_total')})", "{{workspace}} {{kind}} skipped"
+                f"sum by (workspace, kind, reason) ({_rate('polls_skipped_total')})",
+                "{{workspace}} {{kind}} skipped, {{reason}}",
             ),
         ),
         timeseries(
@@ -197,6 +200,66 @@ def _polls() -> frame.Panels:
                 "sum by (reason) (rate(baseten_exporter_dropped_samples_total[$__rate_interval]))",
                 "{{reason}}",
             ),
+        ),
+    ]
+
+
+def _limits() -> frame.Panels:
+    return [
+        limited(
+            timeseries(
+                *(61, "Circuit", COUNT, "1 while nothing gets through: only probes go out."),
+                Query(f"max by (workspace) ({_of('workspace_circuit_open')})", "{{workspace}}"),
+            ),
+            limits.ANY,
+        ).span(QUARTER),
+        timeseries(
+            *(62, "Polling interval", SECONDS, "Longer than configured where the rate allows no more."),
+            Query(
+                f"max by (workspace, kind) ({_of('effective_interval_seconds')})", "{{workspace}} {{kind}}"
+            ),
+            Query("max(baseten_exporter_poll_interval_seconds)", "configured"),
+        ).span(QUARTER),
+        timeseries(
+            *(63, "Pauses", SECONDS, "How much longer an endpoint is left alone after a 429."),
+            Query(
+                f"max by (workspace, endpoint) ({_of('api_paused_until_timestamp_seconds')}) - time() > 0",
+                "{{workspace}} {{endpoint}}",
+            ),
+        ).span(QUARTER),
+        timeseries(
+            *(64, "Retries", REQUESTS, "Requests sent a second time; at most one for each poll."),
+            _total("api_retries_total", "workspace", "endpoint"),
+        ).span(QUARTER),
+    ]
+
+
+def _serving() -> frame.Panels:
+    return [
+        timeseries(
+            *(71, "Shards", COUNT, "Shards that are there, by how many each takes them to be in all."),
+            Query(
+                "count by (total_shards) (count by (shard, total_shards) (baseten_exporter_shard_info))",
+                "of {{total_shards}}",
+            ),
+        ),
+        timeseries(
+            *(72, "Targets of each shard", COUNT, "About the same for each, since a hash spreads them."),
+            Query(
+                f"max by (shard) (count by (job, instance) ({_of('target_up')})"
+                " * on (job, instance) group_left (shard) baseten_exporter_shard_info)",
+                "shard {{shard}}",
+            ),
+        ),
+        limited(
+            timeseries(
+                *(73, "Certificate", SECONDS, "Time until the served certificate ends; none without TLS."),
+                Query(
+                    "min by (instance) (baseten_exporter_web_certificate_expiry_timestamp_seconds) - time()",
+                    "{{instance}}",
+                ),
+            ),
+            limits.CERTIFICATE,
         ),
     ]
 

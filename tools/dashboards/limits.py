@@ -23,6 +23,9 @@ POLL_AGE = steps((150, AMBER), (300, RED))
 LISTING_AGE = steps((600, AMBER), (900, RED))
 """Seconds since everything was listed, which is tried every five minutes."""
 
+CERTIFICATE = steps((1_209_600, GREEN), base=RED)
+"""Seconds until the served certificate ends: two weeks are time enough to renew it."""
+
 ANY = steps((1, RED))
 """One is too many."""
 

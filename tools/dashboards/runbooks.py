@@ -53,6 +53,12 @@ ALERTS = MappingProxyType(
             45: "BasetenDiscoveryEmpty",
             46: "BasetenSamplesDropped",
             51: "BasetenExporterDown",
+            61: "BasetenCircuitOpen",
+            62: "BasetenIntervalStretched",
+            63: "BasetenRateLimited",
+            71: "BasetenShardMissing",
+            72: "BasetenShardsDisagree",
+            73: "BasetenCertificateExpiring",
         },
     }
 )

@@ -3,7 +3,7 @@
 {{- $ := . -}}
 {{- range list "replicas" "replicaCount" "autoscaling" -}}
 {{- if hasKey $.Values . -}}
-{{- fail (printf "%s: there is always one replica, because each would poll everything again: twice the requests against the same rate limit, and every series twice. Take it out; to share the work, install one release per workspace." .) -}}
+{{- fail (printf "%s: there is always one replica, because each would poll everything again: twice the requests against the same rate limit, and every series twice. Take it out; to share the work, set shards." .) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.existingConfigMap.name .Values.config -}}
@@ -14,6 +14,11 @@
 {{- range $index, $workspace := (include "baseten-exporter.config" . | fromYaml).workspaces -}}
 {{- include "baseten-exporter.checkWorkspace" (list $ (printf "config.workspaces[%d]" $index) $workspace) -}}
 {{- end -}}
+{{- end -}}
+{{- include "baseten-exporter.checkShards" . -}}
+{{- include "baseten-exporter.checkWebConfig" . -}}
+{{- range $name := list "serviceMonitor" "podMonitor" -}}
+{{- include "baseten-exporter.checkMonitor" (list $ $name) -}}
 {{- end -}}
 {{- if and .Values.serviceMonitor.enabled .Values.podMonitor.enabled -}}
 {{- fail "serviceMonitor and podMonitor are both enabled, and everything would be scraped twice: enable one of the two." -}}
@@ -65,6 +70,68 @@
 {{- $name := trimPrefix $folder .api_key_file -}}
 {{- if and $.Values.apiKeys.values (not (hasKey $.Values.apiKeys.values $name)) -}}
 {{- fail (printf "%s.api_key_file: there is no %s in apiKeys.values." $path $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "baseten-exporter.checkShards" -}}
+{{- if include "baseten-exporter.sharded" . -}}
+{{- if ne .Values.service.type "ClusterIP" -}}
+{{- fail (printf "service.type: through a %s one would get a shard by chance, and with shards every one has to be scraped: leave it at ClusterIP." .Values.service.type) -}}
+{{- end -}}
+{{- if gt (len (include "baseten-exporter.fullname" .)) 52 -}}
+{{- fail (printf "%s: a StatefulSet's name has at most 52 letters, since its pods' labels add to it: set fullnameOverride." (include "baseten-exporter.fullname" .)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "baseten-exporter.checkWebConfig" -}}
+{{- with .Values.webConfig -}}
+{{- /* Not in the schema, whose complaint would show the password. */ -}}
+{{- range $user, $hash := .basicAuthUsers -}}
+{{- if not (regexMatch `^\$2[aby]\$(0[4-9]|1[0-8])\$[./A-Za-z0-9]{53}$` $hash) -}}
+{{- fail (printf "webConfig.basicAuthUsers.%s: that is no bcrypt hash: write what `htpasswd -nBC 10 %s` prints after the colon." $user $user) -}}
+{{- end -}}
+{{- end -}}
+{{- if .existingSecret -}}
+{{- $unused := dict "headers" .headers "basicAuthUsers" .basicAuthUsers "tls.clientAuthType" .tls.clientAuthType "tls.clientAllowedSans" .tls.clientAllowedSans "tls.clientCa.existingSecret" .tls.clientCa.existingSecret -}}
+{{- range $name, $value := $unused -}}
+{{- if $value -}}
+{{- fail (printf "webConfig.existingSecret holds the whole web-config.yaml, so webConfig.%s would not be used: keep one of the two." $name) -}}
+{{- end -}}
+{{- end -}}
+{{- else if and .tls.enabled (not .tls.existingSecret) -}}
+{{- fail "webConfig.tls.enabled: there is no certificate: name a Secret with tls.crt and tls.key in webConfig.tls.existingSecret." -}}
+{{- end -}}
+{{- with .tls -}}
+{{- if and (not .enabled) (or .existingSecret .clientAuthType .clientCa.existingSecret .clientAllowedSans) -}}
+{{- fail "webConfig.tls is set but not enabled, and pages would be served in clear: set webConfig.tls.enabled." -}}
+{{- end -}}
+{{- if ne (empty .clientAuthType) (empty .clientCa.existingSecret) -}}
+{{- fail "webConfig.tls.clientAuthType and webConfig.tls.clientCa.existingSecret need one another: what to ask of clients, and who signs their certificates." -}}
+{{- end -}}
+{{- if and .clientAllowedSans (ne .clientAuthType "RequireAndVerifyClientCert") -}}
+{{- fail "webConfig.tls.clientAllowedSans: without a certificate there is no name to compare: set webConfig.tls.clientAuthType to RequireAndVerifyClientCert." -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* A monitor must have what the exporter asks for: (list $ name). */ -}}
+{{- define "baseten-exporter.checkMonitor" -}}
+{{- $ := index . 0 -}}
+{{- $name := index . 1 -}}
+{{- with index $.Values $name -}}
+{{- if .enabled -}}
+{{- if and .tlsConfig (not $.Values.webConfig.tls.enabled) -}}
+{{- fail (printf "%s.tlsConfig: there is no TLS: set webConfig.tls.enabled." $name) -}}
+{{- end -}}
+{{- if and $.Values.webConfig.basicAuthUsers (not .basicAuth) -}}
+{{- fail (printf "webConfig.basicAuthUsers has every scrape ask for a password, and there is none in %s.basicAuth." $name) -}}
+{{- end -}}
+{{- if and (eq $.Values.webConfig.tls.clientAuthType "RequireAndVerifyClientCert") (not (and .tlsConfig.cert .tlsConfig.keySecret)) -}}
+{{- fail (printf "webConfig.tls.clientAuthType has every scrape ask for a certificate, and there is none in %s.tlsConfig: set cert and keySecret." $name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -8,6 +8,26 @@
 {{- default $both .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
+{{- /* Not empty when several pods share the work. */ -}}
+{{- define "baseten-exporter.sharded" -}}
+{{- if gt (int .Values.shards) 1 -}}yes{{- end -}}
+{{- end -}}
+
+{{- /* The kind and name of what runs the pods, as kubectl takes it. */ -}}
+{{- define "baseten-exporter.workload" -}}
+{{- ternary "statefulset" "deployment" (ne (include "baseten-exporter.sharded" .) "") }}/{{ include "baseten-exporter.fullname" . -}}
+{{- end -}}
+
+{{- /* The Service has a name of its own where it has no address, since an address cannot be taken away. */ -}}
+{{- define "baseten-exporter.service" -}}
+{{- include "baseten-exporter.fullname" . }}{{ if include "baseten-exporter.sharded" . }}-shards{{ end -}}
+{{- end -}}
+
+{{- /* The port of the Service; without an address it is that of the pods. */ -}}
+{{- define "baseten-exporter.port" -}}
+{{- ternary .Values.service.port .Values.web.port (eq (include "baseten-exporter.sharded" .) "") -}}
+{{- end -}}
+
 {{- define "baseten-exporter.serviceAccount" -}}
 {{- $default := ternary (include "baseten-exporter.fullname" .) "default" .Values.serviceAccount.create -}}
 {{- default $default .Values.serviceAccount.name -}}
@@ -84,6 +104,15 @@ annotations:
 {{- $ := index . 0 -}}
 {{- with index . 1 -}}
 port: http
+{{- if $.Values.webConfig.tls.enabled }}
+scheme: https
+tlsConfig:
+  {{- merge (deepCopy .tlsConfig) (dict "serverName" (printf "%s.%s.svc" (include "baseten-exporter.service" $) $.Release.Namespace)) | toYaml | nindent 2 }}
+{{- end }}
+{{- with .basicAuth }}
+basicAuth:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 path: {{ $.Values.web.telemetryPath }}
 interval: {{ .interval }}
 scrapeTimeout: {{ .scrapeTimeout }}

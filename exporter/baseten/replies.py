@@ -1,0 +1,125 @@
+"""What came back for a request: its body read within bounds, and the ApiError for what is no answer."""
+
+import math
+import ssl
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import NamedTuple
+
+import msgspec
+
+from exporter.baseten.answers import ErrorBody
+from exporter.baseten.errors import ApiError, Reason
+
+MAX_BODY = 32 * 1024 * 1024
+"""Bytes, as sent and again after decompression."""
+
+_TRANSIENT = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
+
+_STATUS_REASONS: Mapping[int, Reason] = MappingProxyType(
+    {401: "auth", 403: "forbidden", 404: "not_found", 429: "rate_limited"}
+)
+_GZIP = zlib.MAX_WBITS | 16
+_UNFOLD = 1024 * 1024
+_EXCERPT = 200
+
+
+class Reply(NamedTuple):
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+def body(encoding: str, chunks: Iterable[bytes]) -> bytes:
+    """The body, decompressed, at most MAX_BODY; a gzip bomb is not unfolded to find out."""
+    encoding = encoding.lower()
+    if encoding not in ("gzip", "identity", ""):
+        raise ApiError("invalid_response", f"answered with content-encoding {encoding[:20]!r}, unasked")
+    raw = _capped(chunks)
+    return b"".join(_capped(_gunzip(raw)) if encoding == "gzip" else raw)
+
+
+def _capped(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    size = 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > MAX_BODY:
+            raise ApiError("too_large", f"the answer is larger than {MAX_BODY // 2**20} MiB")
+        yield chunk
+
+
+def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    decompressor = zlib.decompressobj(_GZIP)
+    try:
+        for chunk in chunks:
+            if decompressor.eof:  # read on, since the connection is to be used again, but do not gather junk
+                continue
+            yield decompressor.decompress(chunk, _UNFOLD)
+            while decompressor.unconsumed_tail:
+                yield decompressor.decompress(decompressor.unconsumed_tail, _UNFOLD)
+        yield decompressor.flush()
+    except zlib.error:
+        raise ApiError("invalid_response", "the answer's gzip data is broken") from None
+    if not decompressor.eof:
+        raise ApiError("invalid_response", "the answer's gzip data is cut short")
+
+
+def transport_error(error: Exception) -> ApiError:
+    """The ApiError for a connection that could not be made, or broke."""
+    causes = [error, error.__cause__, error.__context__]
+    while causes[-1] is not None:
+        causes.append(causes[-1].__context__)
+    is_tls = any(isinstance(cause, ssl.SSLError) for cause in causes)
+    return ApiError(
+        "tls" if is_tls else "connection", f"{type(error).__name__}: {error}", transient=not is_tls
+    )
+
+
+def refusal(reply: Reply) -> ApiError:
+    """The ApiError for an answer that is not 200."""
+    details = _error_body(reply.body)
+    said = next((str(text) for text in (details.error, details.message, details.code) if text), "")
+    message = f"HTTP {reply.status}" + (f": {said[:_EXCERPT]}" if said else "")
+    if 300 <= reply.status < 400:
+        message += ": redirects are not followed; is api_url right?"
+    return ApiError(
+        _reason(reply.status),
+        message,
+        status=reply.status,
+        retry_after=_retry_after(details.retry_after, reply.retry_after),
+        transient=reply.status in _TRANSIENT,
+    )
+
+
+def _reason(status: int) -> Reason:
+    if status in _STATUS_REASONS:
+        return _STATUS_REASONS[status]
+    if status >= 500:
+        return "server_error"
+    return "client_error" if status >= 400 else "invalid_response"
+
+
+def _error_body(content: bytes) -> ErrorBody:
+    try:
+        return msgspec.json.decode(content, type=ErrorBody)
+    except (msgspec.DecodeError, RecursionError):
+        return ErrorBody()
+
+
+def _retry_after(in_body: object, header: str | None) -> float | None:
+    """Seconds to wait: from the body, else from the header, which holds seconds or a date."""
+    for raw in (in_body, header):
+        try:
+            seconds = float(raw)  # type: ignore[arg-type] # what is no number raises TypeError or ValueError
+        except (TypeError, ValueError, OverflowError):
+            continue
+        if not math.isnan(seconds):
+            return seconds
+    try:
+        return parsedate_to_datetime(header or "").timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return None

@@ -52,6 +52,8 @@ def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
 
 
 def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
+    if arguments.web_config_file is not None:
+        web_config(arguments.web_config_file)
     if not arguments.live:
         print(*check.offline(load(arguments.config_file, environ)), sep="\n")
         return 0
@@ -153,7 +155,9 @@ def _parser() -> argparse.ArgumentParser:
         _add_config(sub)
     for sub in (run, show):
         _add_web(sub)
+        _add_web_config(sub)
         _add_shard(sub)
+    _add_web_config(check_)
     check_.add_argument("--live", action="store_true", help="ask the API, too: list all, poll one of each")
     show.add_argument("--targets", type=int, metavar="N", help="simulate so many deployments")
     return parser
@@ -188,6 +192,9 @@ def _add_web(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="allow POST /-/reload to read the config again (SIGHUP always does)",
     )
+
+
+def _add_web_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--web.config.file",
         dest="web_config_file",

@@ -183,6 +183,16 @@ def test_check_warns_of_more_than_the_rate_allows(cli: Cli, tmp_path: Path) -> N
     assert "loops targets are polled" not in done.stdout
 
 
+def test_check_reads_the_web_config_too(cli: Cli, config: str, tmp_path: Path) -> None:
+    web = tmp_path / "web.yaml"
+    web.write_text("basic_auth_users: {prometheus: in-the-clear}\n")
+    done = cli("check", config, f"--web.config.file={web}")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("basic_auth_users.prometheus: ")
+    web.write_text("http_server_config: {http2: false}\n")
+    assert cli("check", config, f"--web.config.file={web}").returncode == 0
+
+
 # Once
 
 

@@ -4,7 +4,7 @@ BIN := .venv/bin
 # `make test EXTRAS=dev,ops` also tests the image and the chart.
 EXTRAS ?= dev
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench soak docs clean
 
 demo: .venv/.runtime
 	$(BIN)/baseten-exporter demo $(ARGS)
@@ -19,6 +19,9 @@ lint: .venv/.dev
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
+
+soak: .venv/.dev
+	$(BIN)/python -m tests.soak $(ARGS)
 
 docs: .venv/.dev
 	$(BIN)/python -m tools.metrics_page

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 
 from exporter import __version__, budget, overview
 from exporter.baseten.client import Client, Connection
@@ -99,7 +100,7 @@ class Exporter:
         self._connections = {name: self._connections[name] for name in self.poller.apis}
         self.poller.limits = Limits(config.poll.max_sample_age, config.poll.max_series_per_target)
         self.telemetry.watch(self.poller.apis)
-        self.telemetry.circuits({name: api.client.is_cut_off for name, api in self.poller.apis.items()})
+        self.telemetry.circuits({name: partial(self._is_cut_off, name) for name in self.poller.apis})
         self._discover(config)
         self._apply()
         self.telemetry.loaded(self._clock(), good=True)
@@ -112,7 +113,6 @@ class Exporter:
             workspace.key,
             workspace.requests_per_second,
             config.poll.timeout,
-            config.poll.concurrency,
             config.poll.interval,
             workspace.ca_file,
         )
@@ -123,6 +123,11 @@ class Exporter:
         self._connections[workspace.name] = connection
         names = old.names if old is not None else MetricNames(workspace.name)
         return Api(Client(connection, self.telemetry, self._stop.wait), names)
+
+    def _is_cut_off(self, workspace: str) -> bool:
+        """Whether nothing gets through to a workspace, as far as its present client knows."""
+        api = self.poller.apis.get(workspace)
+        return api is not None and api.client.is_cut_off()
 
     def _discover(self, config: Config) -> None:
         """Have everything listed that the config asks for; what was listed before is known meanwhile."""

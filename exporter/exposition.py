@@ -8,6 +8,7 @@ target's, and all lines of one family are joined under one header.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from math import inf
 from typing import NamedTuple
 
 from prometheus_client import Metric
@@ -16,7 +17,7 @@ from prometheus_client.utils import floatToGoString
 
 from exporter.model import Family, Labels, Piece
 
-_go_float: Callable[[float], str] = floatToGoString
+_any_float: Callable[[float], str] = floatToGoString
 
 
 class Format(Enum):
@@ -104,6 +105,11 @@ def _header(name: str, help_text: str, page_format: Format, kind: str = "gauge")
     if page_format is Format.OPENMETRICS:
         escaped = escaped.replace('"', r"\"")
     return f"# HELP {name} {escaped}\n# TYPE {name} {kind}\n".encode()
+
+
+def _go_float(value: float) -> str:
+    """As client libraries write it, which is as Python does up to a million."""
+    return repr(float(value)) if -inf < value < 1e6 else _any_float(value)
 
 
 def _escape(value: str) -> str:

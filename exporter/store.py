@@ -71,13 +71,18 @@ class _Index:
 
     def replace(self, owner: Owner, old: Mapping[str, Piece], new: Mapping[str, Piece]) -> None:
         for name, piece in new.items():
-            family = self._families.setdefault(name, _Family())
+            family = self._families.get(name) or self._families.setdefault(name, _Family())
             family.lines[owner] = piece.lines
-            family.helps[piece.help] += 1
+            before = old.get(name)
+            if before is None or before.help != piece.help:
+                family.helps[piece.help] += 1
         for name, piece in old.items():
+            after = new.get(name)
+            if after is not None and after.help == piece.help:
+                continue
             family = self._families[name]
             family.helps[piece.help] -= 1
-            if name not in new:
+            if after is None:
                 del family.lines[owner]
                 if not family.lines:
                     del self._families[name]

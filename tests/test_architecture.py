@@ -51,7 +51,7 @@ DOORS = {
     "h11": ["exporter.web.server"],
     "cryptography": ["exporter.web.tls"],
     "httpcore": ["exporter.baseten.deadline"],
-    "httpx": ["exporter.baseten.client", "exporter.baseten.deadline"],
+    "httpx": ["exporter.baseten.client", "exporter.baseten.connections", "exporter.baseten.deadline"],
     "isal": ["exporter.web.pages"],
     "msgspec": ["exporter.baseten", "exporter.config", "exporter.web.config", "exporter.web.status"],
     "prometheus_client": ["exporter.exposition", "exporter.telemetry", "exporter.web.pages"],

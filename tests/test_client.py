@@ -70,7 +70,7 @@ def client_for() -> Iterator[ClientFor]:
             pause: Callable[[float], bool] = lambda seconds: False,
             **connection: Any,
         ) -> Client:
-            settings = {"requests_per_second": 1e6, "timeout": 5, "connections": 4, **connection}
+            settings = {"requests_per_second": 1e6, "timeout": 5, **connection}
             key = key or ApiKey.from_env("KEY", KEY)
             client = Client(Connection("w", url, key, **settings), told or Told(), pause)
             stack.callback(client.close)
@@ -250,10 +250,11 @@ def test_the_connections_close_when_the_last_poll_lets_go(
     simulator: Simulator, client_for: ClientFor
 ) -> None:
     client = Client(
-        Connection("w", simulator.url, ApiKey.from_env("KEY", KEY), 1e6, 5, 4), Told(), lambda seconds: False
+        Connection("w", simulator.url, ApiKey.from_env("KEY", KEY), 1e6, 5), Told(), lambda seconds: False
     )
     ask(client)
-    http = client._http
+    with client._connections.one() as http:
+        pass
     assert not http.is_closed
     del client
     gc.collect()

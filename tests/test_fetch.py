@@ -30,7 +30,7 @@ def simulator() -> Iterator[Simulator]:
 @pytest.fixture
 def api(simulator: Simulator) -> Iterator[Api]:
     key = ApiKey.from_env("KEY", simulator.key)
-    client = Client(Connection("w", simulator.url, key, 1e6, 5, 4), Told(), lambda seconds: False)
+    client = Client(Connection("w", simulator.url, key, 1e6, 5), Told(), lambda seconds: False)
     yield Api(client, MetricNames("w"))
     client.close()
 

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,6 +84,15 @@ def test_a_late_poll_does_not_move_the_next(
     trigger = PhaseTrigger(interval, share * interval)
     due = trigger.after(previous)
     assert trigger.after(due + lateness * interval) == pytest.approx(trigger.after(due), abs=1e-4)
+
+
+def test_a_clock_that_was_set_is_followed_at_once() -> None:
+    """As on a machine that starts in 1970: nobody counts the polls of fifty years."""
+    trigger = PhaseTrigger(60, 7)
+    now = datetime.fromtimestamp(1_790_000_000.5, UTC)
+    assert trigger.get_next_fire_time(datetime.fromtimestamp(7, UTC), now) > now
+    slept = now - timedelta(hours=100)
+    assert trigger.get_next_fire_time(slept, now) < slept + timedelta(seconds=91)
 
 
 # The scheduler
@@ -222,6 +231,19 @@ def test_a_slow_target_delays_nobody_else(
     seen = recorder.polls[B]
     eventually(lambda: recorder.polls[B] >= seen + 3)
     assert recorder.skips[B] == 0
+
+
+def test_polls_that_come_due_together_are_one_poll_and_the_rest_are_counted(
+    recorder: Recorder, eventually: "Eventually"
+) -> None:
+    """As after a machine that slept: nothing that was due goes without being told."""
+    scheduler = Scheduler(recorder.poll, recorder.skipped, lambda: time.time() - 10 * HOUR)
+    run(scheduler, [A], HOUR)
+    scheduler.start()
+    eventually(lambda: recorder.polls[A] and recorder.skips[A])
+    scheduler.stop()
+    assert recorder.polls[A] == 1
+    assert 9 <= recorder.skips[A] <= 10
 
 
 def test_a_slow_workspace_delays_no_other(

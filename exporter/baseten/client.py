@@ -1,7 +1,6 @@
 """The one door to the API: a question out, a typed answer or an ApiError back."""
 
 import random
-import ssl
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,8 @@ from exporter.apikey import ApiKey
 from exporter.baseten import listings
 from exporter.baseten.answers import LoopsAnswer, ModelAnswer, decode
 from exporter.baseten.circuit import Circuit, Outage
-from exporter.baseten.deadline import Deadline, enforce
+from exporter.baseten.connections import Connections
+from exporter.baseten.deadline import Deadline
 from exporter.baseten.drift import Drift, Unknown
 from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
 from exporter.baseten.replies import Reply, body, refusal, transport_error
@@ -33,6 +33,13 @@ PRICES = "instance_type_prices"
 METRICS_ENDPOINTS = (MODEL_METRICS, LOOPS_METRICS)
 ENDPOINTS = (*METRICS_ENDPOINTS, MODELS, DEPLOYMENTS, ENVIRONMENTS, LOOPS_DEPLOYMENTS, PRICES)
 
+_HEADERS = httpx.Headers(
+    {
+        "User-Agent": f"baseten-exporter/{__version__}",
+        "Accept": "application/json",
+        "Accept-Encoding": "gzip",
+    }
+)
 _JITTER = (0.1, 0.5)
 """Seconds before a retry: so that what broke many requests at once does not get them all back at once."""
 
@@ -69,7 +76,6 @@ class Connection:
     key: ApiKey
     requests_per_second: float
     timeout: float
-    connections: int
     probe_interval: float = 60.0
     ca_file: Path | None = None
 
@@ -97,10 +103,9 @@ class Client:
         self._observer = observer
         self._pause = pause
         self._deadline = Deadline()
-        self._http = _http(connection)
-        enforce(self._http, self._deadline)
+        self._connections = Connections(connection.ca_file, self._deadline)
         self.drift = Drift(connection.workspace, observer.unknown, time.monotonic)
-        self.close = weakref.finalize(self, self._http.close)
+        self.close = weakref.finalize(self, self._connections.close)
         self._throttles = {
             endpoint: Throttle(endpoint, connection.requests_per_second, time.monotonic)
             for endpoint in ENDPOINTS
@@ -171,7 +176,7 @@ class Client:
         return self._ask(endpoint, request, answer_type, spare)
 
     def _request(self, method: str, target: str, json: object = None) -> httpx.Request:
-        return self._http.build_request(method, self._connection.url + target, json=json)
+        return httpx.Request(method, self._connection.url + target, headers=_HEADERS, json=json)
 
     def _ask(
         self, endpoint: str, request: httpx.Request, answer_type: type[Answer], spare: Spare | None
@@ -258,8 +263,8 @@ class Client:
 
     def _send(self, request: httpx.Request, seconds: float) -> Reply:
         try:
-            with self._deadline.within(seconds):
-                response = self._http.send(request, stream=True)
+            with self._deadline.within(seconds), self._connections.one() as http:
+                response = http.send(request, stream=True)
                 try:
                     encoding = response.headers.get("content-encoding", "identity")
                     content = body(encoding, response.iter_raw())
@@ -272,20 +277,6 @@ class Client:
             raise ApiError("timeout", f"no complete answer within {self._connection.timeout:g} s") from None
         except (httpx.TransportError, UnicodeError) as error:  # UnicodeError: a host that IDNA refuses
             raise transport_error(error) from None
-
-
-def _http(connection: Connection) -> httpx.Client:
-    return httpx.Client(
-        headers={
-            "User-Agent": f"baseten-exporter/{__version__}",
-            "Accept": "application/json",
-            "Accept-Encoding": "gzip",
-        },
-        timeout=connection.timeout,
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=connection.connections),
-        verify=ssl.create_default_context(cafile=connection.ca_file),
-        follow_redirects=False,
-    )
 
 
 def _part(text: str) -> str:

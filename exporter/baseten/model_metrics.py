@@ -87,12 +87,12 @@ def translate(
 ) -> None:
     """Add what the answer says to the harvest; `own_labels` are the target's."""
     steps = list(_steps(answer, question, now))
-    own = dict(own_labels)
+    names = _LabelNames(own_labels)
     for index, descriptor in enumerate(answer.metric_descriptors):
         settling = descriptor.kind in _SETTLING_KINDS
         if question.settling in (None, settling):
             latest = question.settled_at if settling else math.inf
-            _Row(descriptor, index, own).into(harvest, [step for step in steps if step.end <= latest])
+            _Row(descriptor, index, names).into(harvest, [step for step in steps if step.end <= latest])
 
 
 def _steps(answer: ModelAnswer, question: Question, now: float) -> Iterator[_Step]:
@@ -121,32 +121,28 @@ def _seconds(millis: float | None) -> float | None:
 class _Row:
     """One descriptor with its values in every step."""
 
-    def __init__(self, descriptor: Descriptor, index: int, own: dict[str, str]) -> None:
+    def __init__(self, descriptor: Descriptor, index: int, names: "_LabelNames") -> None:
         self._name = clean_text(descriptor.name)
         self._kind = descriptor.kind or ""
         self._unit_hint = descriptor.unit_hint or ""
         self._label_sets = descriptor.label_sets or []
         self._index = index
-        self._own = own
+        self._names = names
 
     def into(self, harvest: Harvest, steps: list[_Step]) -> None:
-        columns = [(step, self._column(step)) for step in steps]
-        aligned = [(step, column) for step, column in columns if column is not None]
-        if len(aligned) < len(columns):
+        columns = [(step, column) for step in steps if (column := self._column(step)) is not None]
+        if len(columns) < len(steps):
             harvest.drop("misaligned", len(self._label_sets) or 1)
-            return
-        for position, label_set in enumerate(self._label_sets):
-            self._add(harvest, label_set, [(step, column[position]) for step, column in aligned])
+        elif columns:
+            for position, label_set in enumerate(self._label_sets):
+                self._add(harvest, label_set, *_newest(columns, position))
 
     def _column(self, step: _Step) -> list[Any] | None:
         """The descriptor's values in one step, None where they do not line up with its label sets."""
         column = step.values[self._index] if self._index < len(step.values) else None
         return column if isinstance(column, list) and len(column) == len(self._label_sets) else None
 
-    def _add(self, harvest: Harvest, label_set: dict[str, Any], values: list[tuple[_Step, Any]]) -> None:
-        if not values:
-            return
-        step, raw = next(((step, raw) for step, raw in values if raw is not None), values[0])
+    def _add(self, harvest: Harvest, label_set: dict[str, Any], step: _Step, raw: object) -> None:
         labels, stat = self._labels(label_set)
         if labels is None:
             harvest.drop("bad_label")
@@ -167,14 +163,29 @@ class _Row:
                 return None, ""
             if name == "stat":
                 stat = text
-            elif text and self._own.get(name) != text:
-                labels.setdefault(_label_name(name, self._own), text)
+            elif text and self._names.own.get(name) != text:
+                labels.setdefault(self._names[name], text)
         return tuple(sorted(labels.items())), stat
 
 
-def _label_name(name: str, own: dict[str, str]) -> str:
-    """Legal, and different from the target's own, renamed as Prometheus itself would."""
-    clean = catalogue.sanitize(name)
-    while clean in own or clean.startswith("__") or clean[:1].isdigit() or not clean:
-        clean = _EXPORTED + clean
-    return clean
+def _newest(columns: list[tuple[_Step, list[Any]]], position: int) -> tuple[_Step, object]:
+    """The newest value that is none, and its step; of nulls the newest. Newest first in `columns`."""
+    for step, column in columns:
+        if column[position] is not None:
+            return step, column[position]
+    return columns[0][0], None
+
+
+class _LabelNames(dict[str, str]):
+    """The label names of one answer, by what it calls them: few, and needed for every series."""
+
+    def __init__(self, own: Labels) -> None:
+        super().__init__()
+        self.own = dict(own)
+
+    def __missing__(self, name: str) -> str:
+        """Legal, and different from the target's own, renamed as Prometheus itself would."""
+        clean = catalogue.sanitize(name)
+        while clean in self.own or clean.startswith("__") or clean[:1].isdigit() or not clean:
+            clean = _EXPORTED + clean
+        return self.setdefault(name, clean)

@@ -17,6 +17,9 @@ from exporter.model import Kind, Target
 Intervals = Mapping[tuple[str, Kind], float]
 """Seconds between two polls of a target, by workspace and kind."""
 
+_MOST_MISSED = 10_000
+"""Intervals that may be missed, and counted one by one."""
+
 _FIRST_SPREAD = 3.0
 """Seconds over which first polls are spread, so that a start is no burst."""
 
@@ -187,7 +190,9 @@ class PhaseTrigger(BaseTrigger):  # type: ignore[misc] # APScheduler is untyped
         self._phase = phase
 
     def get_next_fire_time(self, previous: datetime | None, now: datetime) -> datetime:
-        return datetime.fromtimestamp(self.after((previous or now).timestamp()), UTC)
+        last, present = (previous or now).timestamp(), now.timestamp()
+        was_set = present - last > _MOST_MISSED * self._interval  # the clock: those times never were
+        return datetime.fromtimestamp(self.after(present if was_set else last), UTC)
 
     def after(self, previous: float) -> float:
         """The next time on the phase, at least half an interval later: a first poll is off the phase."""

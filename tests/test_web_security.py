@@ -325,7 +325,7 @@ def test_a_certificate_swapped_by_link_is_served_without_a_restart_or_a_lost_scr
     swapped.symlink_to("two")
 
     def scraped() -> bool:
-        """A connection each: one that idles is closed by the swap, and httpx does not try again as Go does."""
+        """Each on a connection of its own: the swap closes idle ones, and httpx does not ask again."""
         return httpx.get(f"{site.url}/metrics", verify=context).status_code == 200
 
     assert scraped()

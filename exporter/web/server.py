@@ -102,8 +102,8 @@ class Server(uvicorn.Server):
             return
         if changed:
             for connection in list(self.server_state.connections):
-                if not connection.transport.is_closing():
-                    connection.shutdown()
+                if isinstance(connection, _Connection) and not connection.transport.is_closing():
+                    connection.renew()
 
 
 class _Alarm:
@@ -132,6 +132,7 @@ class _Connection(H11Protocol):
         super().__init__(server.config, server.server_state, {})
         self._web = web
         self._asked = False  # a connection that has never asked is not kept for a next request
+        self._outdated = False
         self._request = _Alarm(patience.request, self._abort)
         self._answer = _Alarm(patience.answer, self._abort)
         self._idle = _Alarm(patience.idle, self._abort)
@@ -161,6 +162,8 @@ class _Connection(H11Protocol):
         if self.conn.their_state is not h11.SEND_BODY:
             self._request.stop()  # whatever has come of the next one has a time of its own
         super().on_response_complete()
+        if self._outdated and not self.transport.is_closing():
+            self.shutdown()
         self._watch()
 
     def _watch(self) -> None:
@@ -207,6 +210,12 @@ class _Connection(H11Protocol):
         ):
             self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+    def renew(self) -> None:
+        """Have the client connect anew: one that idles at once, one that has just come after its answer."""
+        if self._asked:
+            self.shutdown()
+        self._outdated = True
 
     def shutdown(self) -> None:
         taken = not self.transport.get_write_buffer_size()

@@ -63,7 +63,7 @@ def _promises(found: Findings) -> Iterator[Promise]:
     growth = last / middle - 1
     shown = f"{100 * growth:+.1f} % in the last third"
     yield Promise("memory is flat", abs(growth) <= found.plan.flat, shown)
-    # Connections to the API may idle for a while: at most as many as there are polls at once, of 2 workspaces.
+    # Connections to the API may idle for a while: at most one for each poll at once, in two workspaces.
     idle = {"threads": 0, "sockets": 2 * found.plan.concurrency}
     for what, allowed in idle.items():
         before, after = (getattr(each.usage, what) for each in (found.start, found.end))

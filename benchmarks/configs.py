@@ -13,7 +13,7 @@ ONE_ANSWER = ("current", "summary")
 """Modes in which a poll is one answer."""
 
 
-def write(
+def write(  # noqa: PLR0913  # every one has a default but where and what
     path: Path,
     url: str,
     targets: int,
@@ -22,8 +22,12 @@ def write(
     workspaces: int = 1,
     interval: float = 60,
     concurrency: int = 32,
+    metadata_labels: Sequence[str] = ("model_name", "environment", "base_model"),
 ) -> None:
-    """Poll so many deployments, dealt out to workspaces that have the same key; `interval` in seconds."""
+    """Poll so many deployments, dealt out to workspaces that have the same key; `interval` in seconds.
+
+    Without `metadata_labels` nothing has to be listed before the first polls.
+    """
     found = World.sized(targets).targets()
     document = {
         "poll": {
@@ -32,7 +36,11 @@ def write(
             "concurrency": concurrency,
         },
         "workspaces": [
-            _workspace(f"w{nth}", url, found[nth::workspaces], modes) for nth in range(workspaces)
+            {
+                **_workspace(f"w{nth}", url, found[nth::workspaces], modes),
+                "metadata_labels": metadata_labels,
+            }
+            for nth in range(workspaces)
         ],
     }
     path.write_text(json.dumps(document))

@@ -107,6 +107,7 @@ def _api(api: Api, size: Size, config: Path) -> Iterator[None]:
             workspaces=_WORKSPACES,
             interval=size.interval,
             concurrency=api.concurrency,
+            metadata_labels=(),
         )
         yield
 

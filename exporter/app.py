@@ -223,6 +223,7 @@ class Exporter:
     def _facts(self, targets: Collection[Target]) -> dict[str, object]:
         config = self.config
         return {
+            **({"shard": f"{self._shard.index}/{self._shard.total}"} if self._shard.total > 1 else {}),
             "targets": len(targets),
             "workspaces": len(config.workspaces),
             "interval": f"{config.poll.interval:g}s",

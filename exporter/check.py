@@ -47,7 +47,7 @@ def unmatched(discovery: Discovery) -> Iterator[str]:
     """What the config selects or follows, and the listings do not have."""
     wanted, inventory = discovery.wanted, discovery.inventory
     for kind, count in counts(wanted, inventory).items():
-        if count == 0:
+        if count == 0 and kind in discovery.heard:
             yield f"{wanted.workspace}: discovery of {kind} targets matches nothing"
     for model_id, environment in missing_environments(wanted, inventory):
         yield f"{wanted.workspace}: nothing is in environment {environment} of model {model_id}"

@@ -8,10 +8,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter import __version__, app, check, demo, serving
-from exporter.config import ConfigError, load
+from exporter.config import ConfigError, Problem, load
 from exporter.diagnosis import diagnose
 from exporter.exposition import Format, blocks
 from exporter.logs import Redactor, configure
@@ -52,8 +53,7 @@ def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
 
 
 def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
-    if arguments.web_config_file is not None:
-        web_config(arguments.web_config_file)
+    print(*_checked(arguments, environ), sep="\n", end="")
     if not arguments.live:
         print(*check.offline(load(arguments.config_file, environ)), sep="\n")
         return 0
@@ -62,6 +62,29 @@ def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> in
     print(redactor.redact("\n".join(lines)))
     exporter.close()
     return 0 if good else 1
+
+
+def _checked(arguments: Arguments, environ: Environment) -> list[str]:
+    """What there is to say of the web config; ConfigError with the problems of both files."""
+    problems: list[Problem] = []
+    said = []
+    try:
+        load(arguments.config_file, environ)
+    except ConfigError as error:
+        problems += error.problems
+    file = arguments.web_config_file
+    try:
+        if file is not None:
+            web = web_config(file)
+            until = (
+                f"TLS until {datetime.fromtimestamp(web.expiry, UTC):%Y-%m-%d}" if web.expiry else "no TLS"
+            )
+            said.append(f"{file}: {until}, {len(web.users)} users\n")
+    except ConfigError as error:
+        problems += [Problem(f"{file}: {each.path}", each.message) for each in error.problems]
+    if problems:
+        raise ConfigError(problems)
+    return said
 
 
 def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
@@ -116,8 +139,9 @@ def _settings(arguments: Arguments, config_file: Path) -> serving.Settings:
 
 
 def _shard(arguments: Arguments) -> Shard:
+    only = "0" if arguments.total_shards == 1 else ""  # of several, each has to be told which it is
     try:
-        return Shard.of(arguments.shard, arguments.total_shards)
+        return Shard.of(arguments.shard or only, arguments.total_shards)
     except ShardError as error:
         print(f"--shard: {error}", file=sys.stderr)
         sys.exit(2)
@@ -207,9 +231,8 @@ def _add_web_config(parser: argparse.ArgumentParser) -> None:
 def _add_shard(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard",
-        default="0",
         metavar="N",
-        help="which of --total-shards this is, from 0; a name that ends in -N will do (default: %(default)s)",
+        help="which of --total-shards this is, from 0; a name that ends in -N will do",
     )
     parser.add_argument(
         "--total-shards",

@@ -25,13 +25,17 @@ def workspaces(
     to_epoch = now - time.monotonic()
     for workspace in config.workspaces:
         outage = apis[workspace.name].client.outage
+        discovery = discoveries[workspace.name]
         yield WorkspaceStatus(
             workspace=workspace.name,
             circuit="open" if outage else "closed",
             circuit_reason=redact(str(outage.error)) if outage else None,
             circuit_since=moment(outage.since + to_epoch) if outage else None,
             next_probe=moment(outage.next_probe + to_epoch) if outage else None,
-            last_listed=moment(discoveries[workspace.name].last_listed),
+            last_listed=moment(discovery.last_listed),
+            listing_error=redact(f"{discovery.error.endpoint}: {discovery.error}")
+            if discovery.error
+            else None,
             endpoints=tuple(status for name, status in endpoints if name == workspace.name),
         )
 

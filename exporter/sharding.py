@@ -25,7 +25,7 @@ class Shard:
     @classmethod
     def of(cls, text: str, total: int) -> "Shard":
         """The shard written as its number, or as the name of a StatefulSet's pod, which ends in it."""
-        match = re.fullmatch(r"(?:.*-)?([0-9]{1,9})", text)
+        match = re.fullmatch(r"(?:.*[^-]-)?([0-9]{1,9})", text)
         if match is None:
             raise ShardError(f"{text!r} is neither a number nor a name that ends in one, such as exporter-0")
         index = int(match[1])

@@ -138,6 +138,7 @@ def workspaces(now: float) -> list[WorkspaceStatus]:
         circuit_since=None,
         next_probe=None,
         last_listed=moment(now - 200),
+        listing_error=None,
         endpoints=(endpoint("model_metrics", "model", 12, 1.33, now + 42),),
     )
     research = WorkspaceStatus(
@@ -147,6 +148,7 @@ def workspaces(now: float) -> list[WorkspaceStatus]:
         circuit_since=moment(now - 750),
         next_probe=moment(now + 21),
         last_listed=moment(now - 86_400),
+        listing_error="models: " + REFUSED,
         endpoints=(
             endpoint("model_metrics", "model", 1, 0.002),
             endpoint("loops_metrics", "loops", 3, 0.003, now - 900),

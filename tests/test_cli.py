@@ -188,9 +188,20 @@ def test_check_reads_the_web_config_too(cli: Cli, config: str, tmp_path: Path) -
     web.write_text("basic_auth_users: {prometheus: in-the-clear}\n")
     done = cli("check", config, f"--web.config.file={web}")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("basic_auth_users.prometheus: ")
+    assert done.stderr.startswith(f"{web}: basic_auth_users.prometheus: ")
     web.write_text("http_server_config: {http2: false}\n")
-    assert cli("check", config, f"--web.config.file={web}").returncode == 0
+    done = cli("check", config, f"--web.config.file={web}")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"{web}: no TLS, 0 users\nteam/")
+
+
+def test_check_tells_the_problems_of_both_files(cli: Cli, tmp_path: Path) -> None:
+    for name in ("config.yaml", "web.yaml"):
+        (tmp_path / name).write_text("nonsense: 1\n")
+    done = cli("check", "--web.config.file=web.yaml")
+    assert done.returncode == 1
+    assert "nonsense: unknown key" in done.stderr
+    assert "web.yaml: nonsense: unknown key" in done.stderr
 
 
 # Once

@@ -107,10 +107,15 @@ def test_a_shard_tells_which_it_is_and_how_much_it_polls(whole: Page, shards: li
     assert sum(shard[targets] for shard in shards) == whole[targets]
 
 
-def test_a_number_beyond_the_total_is_refused(config: Path) -> None:
-    command = [sys.executable, "-m", "exporter", f"--config.file={config}", "--shard=4", "--total-shards=4"]
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--shard=4"], "4 is not one of 4 shards, which count from 0 to 3"),
+        ([], "'' is neither a number nor a name that ends in one, such as exporter-0"),
+    ],
+    ids=["beyond the total", "missing"],
+)
+def test_a_shard_that_cannot_be_is_refused(config: Path, options: list[str], message: str) -> None:
+    command = [sys.executable, "-m", "exporter", f"--config.file={config}", "--total-shards=4", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        2,
-        "--shard: 4 is not one of 4 shards, which count from 0 to 3\n",
-    )
+    assert (done.returncode, done.stderr) == (2, f"--shard: {message}\n")

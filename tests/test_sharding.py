@@ -42,6 +42,7 @@ def test_a_shard_is_written_as_its_number_or_the_name_of_its_pod(text: str, tota
         ("0", -1, "-1 is not a number of shards: 1 or more"),
         ("exporter", 4, "'exporter' is neither a number nor a name that ends in one, such as exporter-0"),
         ("-", 4, "'-' is neither a number nor a name that ends in one, such as exporter-0"),
+        ("-1", 4, "'-1' is neither a number nor a name that ends in one, such as exporter-0"),
         ("", 4, "'' is neither a number nor a name that ends in one, such as exporter-0"),
         ("1.5", 4, "'1.5' is neither a number nor a name that ends in one, such as exporter-0"),
     ],

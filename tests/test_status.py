@@ -45,6 +45,7 @@ CLOSED = WorkspaceStatus(
     circuit_since=None,
     next_probe=None,
     last_listed=moment(NOW - 200),
+    listing_error=None,
     endpoints=(MODEL_METRICS,),
 )
 OPEN = WorkspaceStatus(
@@ -54,6 +55,7 @@ OPEN = WorkspaceStatus(
     circuit_since=moment(NOW - 750),
     next_probe=moment(NOW + 21),
     last_listed=None,
+    listing_error="models: connection refused",
     endpoints=(),
 )
 
@@ -178,6 +180,7 @@ def test_json_says_of_a_workspace_what_was_put_in() -> None:
         "circuit_since": "2026-09-21T14:00:50Z",
         "next_probe": "2026-09-21T14:13:41Z",
         "last_listed": None,
+        "listing_error": "models: connection refused",
         "endpoints": [],
     }
 
@@ -249,6 +252,7 @@ def test_a_workspace_has_all_that_is_known_in_its_row() -> None:
     workspaces = text(html.partition('id="workspaces"')[2].partition("</table>")[0])
     assert workspaces.partition("Paused ")[2] == (
         "research - ✕ Open since 12 min ago at 14:00:50 next probe in 21 s at 14:13:41 connection refused - "
+        "✕ Failed models: connection refused "
         "team ✕ Down 1 ✓ Up 1 ✓ Closed 3 min ago 14:10:00 "
         "model_metrics 1 84.2 s … Stretched from 60 s 133% 19 of 20 allowed … Paused ends in 42 s at 14:14:02"
     )

@@ -113,7 +113,8 @@ class Discovery:
 
     Everything is listed, and `targets` and `description` are what of it is the shard's.
     `inventory` is what is known already. The first run is at once; `attempted` says that it is over,
-    well or not; `last_listed` when everything last answered, in seconds since the epoch.
+    well or not; `last_listed` when everything last answered, in seconds since the epoch; `error` is one
+    of what did not answer in the last run, and `heard` the kinds whose list ever did.
     """
 
     def __init__(
@@ -131,6 +132,8 @@ class Discovery:
         self.attempted = inventory is not None or not wanted.lists()
         self.client = client
         self.last_listed: float | None = None
+        self.error: ApiError | None = None
+        self.heard: frozenset[Kind] = frozenset()
         self._telemetry = telemetry
         self._clock = clock
         self._found = found
@@ -194,6 +197,7 @@ class Discovery:
     def _judge(self, failures: list[ApiError]) -> None:
         workspace = self.wanted.workspace
         troubles = frozenset(error.reason for error in failures)
+        self.error = failures[0] if failures else None
         for error in failures:
             self._telemetry.discovery_failed(workspace, error.reason)
         if not troubles:
@@ -214,6 +218,7 @@ class Discovery:
 
     def _warn_of_nothing(self, inventory: Inventory, heard: set[Kind]) -> None:
         """Warn once of a selector that matches nothing, where its list did answer."""
+        self.heard |= heard
         found = counts(self.wanted, inventory)
         empty = {kind for kind in heard if found[kind] == 0}
         selectors = {"model": self.wanted.models, "loops": self.wanted.loops}

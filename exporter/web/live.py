@@ -64,5 +64,6 @@ class LiveWebConfig:
     def _complain(self, complaint: str) -> None:
         self._report.web_config(good=False)
         if complaint != self._complaint:
-            log.error("web config not reloaded, the old one stays", extra={"problems": complaint})
+            facts = {"file": self._path, "problems": complaint}
+            log.error("web config not reloaded, the old one stays", extra=facts)
         self._complaint = complaint

@@ -109,11 +109,18 @@ def _workspace(
         element("th", element("bdi", name), scope="rowgroup", class_="name", rowspan=rows),
         _cell("Targets", "counted", *(counts or [_NONE]), rowspan=rows),
         _cell("Circuit", "circuit", *_circuit(workspace, now), rowspan=rows),
-        _cell("Last listed", "plain", _age(workspace.last_listed, now), rowspan=rows),
+        _cell("Last listed", "circuit", *_listed(workspace, now), rowspan=rows),
     )
     first, *more = [_endpoint(each, now) for each in workspace.endpoints] or [[]]
     lines = (element("tr", *own, *first), *(element("tr", *line) for line in more))
-    return element("tbody", *lines, class_="broken" if workspace.circuit == "open" else None)
+    broken = workspace.circuit == "open" or workspace.listing_error
+    return element("tbody", *lines, class_="broken" if broken else None)
+
+
+def _listed(workspace: WorkspaceStatus, now: datetime) -> Iterable[Html]:
+    yield _age(workspace.last_listed, now)
+    if workspace.listing_error:
+        yield element("small", _mark("down", "Failed"), " ", element("bdi", workspace.listing_error))
 
 
 def _circuit(workspace: WorkspaceStatus, now: datetime) -> Iterable[Html]:

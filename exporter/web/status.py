@@ -44,7 +44,10 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True):
     circuit_reason: Annotated[str | None, Meta(description="The error that opened it, keys taken out.")]
     circuit_since: Annotated[Moment | None, Meta(description="When it opened.")]
     next_probe: Annotated[Moment | None, Meta(description="When one request is let through again.")]
-    last_listed: Annotated[Moment | None, Meta(description="When it was last listed.")]
+    last_listed: Annotated[Moment | None, Meta(description="When all of it was last listed.")]
+    listing_error: Annotated[
+        str | None, Meta(description="What could not be listed the last time, keys taken out.")
+    ]
     endpoints: tuple[EndpointStatus, ...]
 
 

@@ -171,7 +171,7 @@ class Exporter:
         self.scheduler.retarget(self._targets, config.poll.interval, intervals, threads)
         self.telemetry.intervals(config.poll.interval, intervals)
         self.telemetry.polling(len(self._targets))
-        self._warn(budget.warnings(config, self._targets))
+        self._warn(budget.warnings(config, intervals))
 
     def _warn(self, warnings: list[str]) -> None:
         """Log what was not said before; what goes and comes back is news again."""

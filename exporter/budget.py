@@ -8,7 +8,7 @@ from exporter.baseten.client import LOOPS_METRICS, MODEL_METRICS
 from exporter.baseten.model_metrics import questions
 from exporter.baseten.names import MetricNames
 from exporter.config import Config, Workspace
-from exporter.model import Kind, LoopsOptions, Target
+from exporter.model import Kind, LoopsOptions, ModelOptions, Target
 
 API_LIMIT = 100.0
 """Requests per second that the API allows a key on each of these endpoints."""
@@ -40,8 +40,10 @@ class Budget(NamedTuple):
 def polls(config: Config, targets: Iterable[Target]) -> list[Budget]:
     """What polling these targets costs, by workspace and endpoint."""
     requests: dict[str, Counter[str]] = defaultdict(Counter)
-    for target in targets:
-        requests[target.workspace][_endpoint(target)] += _requests_per_poll(target)
+    # Few differ in their options, and a poll costs what those ask.
+    alike = Counter((target.workspace, target.options) for target in targets)
+    for (workspace, options), count in alike.items():
+        requests[workspace][_endpoint(options)] += count * _requests_per_poll(options)
     return [
         _budget(workspace, endpoint, count / config.poll.interval)
         for workspace in config.workspaces
@@ -64,10 +66,10 @@ def intervals(config: Config, targets: Iterable[Target]) -> dict[tuple[str, Kind
     }
 
 
-def warnings(config: Config, targets: Iterable[Target]) -> list[str]:
-    """What a person should know of intervals that had to be stretched."""
+def warnings(config: Config, effective: Mapping[tuple[str, Kind], float]) -> list[str]:
+    """What a person should know of intervals that had to be stretched; `effective` are what they came to."""
     lines = []
-    for (workspace, kind), seconds in intervals(config, targets).items():
+    for (workspace, kind), seconds in effective.items():
         if seconds > config.poll.interval:
             lines.append(
                 f"{workspace}: {kind} targets are polled every {seconds:.0f} s instead of "
@@ -91,11 +93,11 @@ def _budget(workspace: Workspace, endpoint: str, per_second: float) -> Budget:
     return Budget(workspace.name, endpoint, per_second * 60, share_of_rate, per_second / API_LIMIT)
 
 
-def _endpoint(target: Target) -> str:
-    return LOOPS_METRICS if target.kind == "loops" else MODEL_METRICS
+def _endpoint(options: ModelOptions | LoopsOptions) -> str:
+    return LOOPS_METRICS if isinstance(options, LoopsOptions) else MODEL_METRICS
 
 
-def _requests_per_poll(target: Target) -> int:
-    if isinstance(target.options, LoopsOptions):
+def _requests_per_poll(options: ModelOptions | LoopsOptions) -> int:
+    if isinstance(options, LoopsOptions):
         return 1
-    return sum(1 for _ in questions(target.options, 0, MetricNames("").kind_of))
+    return sum(1 for _ in questions(options, 0, MetricNames("").kind_of))

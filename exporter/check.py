@@ -79,7 +79,8 @@ def _targets(config: Config, targets: Iterable[Target]) -> Iterator[str]:
         yield from (f"  {hint}" for hint in _doubtful_names(target))
     yield f"targets: {len(targets)}, each polled every {config.poll.interval:g} s"
     yield from _budgets(budget.polls(config, targets))
-    yield from (f"  {warning}" for warning in budget.warnings(config, targets))
+    warnings = budget.warnings(config, budget.intervals(config, targets))
+    yield from (f"  {warning}" for warning in warnings)
 
 
 def _listing_cost(

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter import __version__, app, check, demo, serving
-from exporter.config import ConfigError, Problem, load
+from exporter.config import Config, ConfigError, Problem, load
 from exporter.diagnosis import diagnose
 from exporter.exposition import Format, blocks
 from exporter.logs import Redactor, configure
@@ -53,23 +53,25 @@ def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
 
 
 def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
-    print(*_checked(arguments, environ), sep="\n", end="")
+    config, said = _checked(arguments, environ)
+    print(*said, sep="\n", end="")
     if not arguments.live:
-        print(*check.offline(load(arguments.config_file, environ)), sep="\n")
+        print(*check.offline(config), sep="\n")
         return 0
-    exporter = app.Exporter(lambda: load(arguments.config_file, environ), redactor)
+    exporter = app.Exporter(lambda: config, redactor)
     lines, good = check.live(exporter)
     print(redactor.redact("\n".join(lines)))
     exporter.close()
     return 0 if good else 1
 
 
-def _checked(arguments: Arguments, environ: Environment) -> list[str]:
-    """What there is to say of the web config; ConfigError with the problems of both files."""
+def _checked(arguments: Arguments, environ: Environment) -> tuple[Config, list[str]]:
+    """The config, and what there is to say of the web config; ConfigError with the problems of both files."""
     problems: list[Problem] = []
     said = []
+    config = None
     try:
-        load(arguments.config_file, environ)
+        config = load(arguments.config_file, environ)
     except ConfigError as error:
         problems += error.problems
     file = arguments.web_config_file
@@ -82,9 +84,9 @@ def _checked(arguments: Arguments, environ: Environment) -> list[str]:
             said.append(f"{file}: {until}, {len(web.users)} users\n")
     except ConfigError as error:
         problems += [Problem(f"{file}: {each.path}", each.message) for each in error.problems]
-    if problems:
+    if config is None or problems:
         raise ConfigError(problems)
-    return said
+    return config, said
 
 
 def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:

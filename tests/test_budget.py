@@ -28,6 +28,10 @@ def budgets_of(config: Config) -> list[Budget]:
     return polls(config, config.targets)
 
 
+def warnings_of(config: Config) -> list[str]:
+    return warnings(config, intervals(config, config.targets))
+
+
 def per_minute_of(config: Config) -> float:
     return requests_per_minute(config, config.targets)
 
@@ -92,7 +96,7 @@ def test_shares_are_of_the_own_rate_and_of_the_apis_limit_and_intervals_stretch_
     assert budget.share_of_rate == pytest.approx(share_of_rate)
     assert budget.share_of_limit == pytest.approx(share_of_limit)
     assert intervals(polled, polled.targets) == {("team", "model"): pytest.approx(interval)}
-    assert bool(warnings(polled, polled.targets)) is (interval > 60)
+    assert bool(warnings_of(polled)) is (interval > 60)
 
 
 def test_only_what_is_too_much_is_stretched() -> None:
@@ -103,7 +107,7 @@ def test_only_what_is_too_much_is_stretched() -> None:
         ("red", "loops"): 60,
         ("blue", "model"): 60,
     }
-    assert warnings(polled, polled.targets) == [
+    assert warnings_of(polled) == [
         (
             "red: model targets are polled every 126 s instead of 60 s, since requests_per_second "
             "allows no more: raise it, ask less or raise poll.interval"
@@ -113,8 +117,8 @@ def test_only_what_is_too_much_is_stretched() -> None:
 
 def test_an_interval_stretched_beyond_stale_after_is_said() -> None:
     polled = config(workspace("red", 0.1, *[LoopsOptions()] * 60))
-    (_, warning) = warnings(polled, polled.targets)
-    assert "632 s" in warnings(polled, polled.targets)[0]
+    (_, warning) = warnings_of(polled)
+    assert "632 s" in warnings_of(polled)[0]
     assert warning.startswith("red: that is longer than poll.stale_after (300 s)")
 
 

@@ -28,12 +28,7 @@ class Outage:
 class Circuit:
     """Closed at first; `clock` is monotonic, `interval` in seconds."""
 
-    def __init__(
-        self,
-        workspace: str,
-        interval: float,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, workspace: str, interval: float, clock: Callable[[], float]) -> None:
         self._workspace = workspace
         self._interval = interval
         self._clock = clock

@@ -111,11 +111,7 @@ class Client:
             for endpoint in ENDPOINTS
         }
         self._last_key = connection.key.read()
-        self._circuit = Circuit(
-            connection.workspace,
-            connection.probe_interval,
-            time.monotonic,
-        )
+        self._circuit = Circuit(connection.workspace, connection.probe_interval, time.monotonic)
 
     @property
     def outage(self) -> Outage | None:
@@ -124,7 +120,7 @@ class Client:
 
     def is_cut_off(self) -> bool:
         """Whether nothing gets through, and only probes go out."""
-        return self._circuit.outage is not None
+        return self.outage is not None
 
     def paused(self, endpoint: str) -> float:
         """The seconds that the endpoint is still left alone after a 429."""

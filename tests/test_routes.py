@@ -76,7 +76,7 @@ def site(request: pytest.FixtureRequest, clock: "Clock") -> Iterator[Site]:
 def exchange(site: Site, head: str) -> bytes:
     """All bytes the server sends for one request on a connection of its own."""
     url = site.http.base_url
-    with socket.create_connection((url.host, url.port or 80)) as connection:
+    with socket.create_connection((url.host, url.port or 80), timeout=30) as connection:
         connection.sendall(f"{head}\r\nHost: {url.host}\r\nConnection: close\r\n\r\n".encode())
         return b"".join(iter(lambda: connection.recv(65536), b""))
 

@@ -636,6 +636,15 @@ def everything(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
+def through(connection: socket.socket, end: bytes) -> None:
+    """Read what comes up to `end`, which must come before the server hangs up."""
+    answer = b""
+    while not answer.endswith(end):
+        piece = connection.recv(65536)
+        assert piece, f"the server hung up after {answer!r}"
+        answer += piece
+
+
 HEAD = b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\n"
 LAST = b"Connection: close\r\n"
 
@@ -703,9 +712,7 @@ def test_nonsense_after_an_answer_costs_the_connection_and_no_error_in_the_log(
     site = serve(USERS)
     with site.connect() as connection, contextlib.suppress(ConnectionResetError):
         connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
-        answer = b""
-        while not answer.endswith(b"unauthorized\n"):
-            answer += connection.recv(65536)
+        through(connection, b"unauthorized\n")
         connection.sendall(b"nonsense\r\n")
         assert connection.recv(1) == b""
     assert site.get(auth=GOOD).status_code == 200
@@ -802,18 +809,17 @@ def test_requests_that_come_together_are_answered_in_turn(serve: Serve) -> None:
 
 def answered(connection: socket.socket) -> None:
     connection.sendall(HEAD + b"\r\n")
-    answer = b""
-    while not answer.endswith(b"healthy\n"):
-        answer += connection.recv(65536)
+    through(connection, b"healthy\n")
 
 
 def test_200_idle_connections_do_not_stop_a_scrape(serve: Serve, eventually: "Eventually") -> None:
     """Also longer than the patience with requests, which is none with pauses between them."""
     site = serve(patience=Patience(request=0.2))
     with contextlib.ExitStack() as stack:
-        idle = [stack.enter_context(site.connect()) for _ in range(200)]
-        for connection in idle:
-            answered(connection)
+        idle: list[socket.socket] = []
+        for _ in range(200):  # each asks at once: the patience with its first request runs from here
+            idle.append(stack.enter_context(site.connect()))
+            answered(idle[-1])
         began = time.monotonic()
         statuses = [site.get(path="/metrics").status_code for _ in range(10)]
         eventually(lambda: time.monotonic() - began > 0.5)

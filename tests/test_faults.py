@@ -376,6 +376,7 @@ FAILURES: dict[str, Failure] = {
     "empty body": Failure("invalid_response", sent("empty body")),
     "not gzip": Failure("invalid_response", sent("not gzip")),
     "gzip bomb": Failure("too_large", sent("gzip bomb")),
+    "8 MB of JSON, 200 MB of Python": Failure("too_large", sent("dense json")),
     "40 MiB body": Failure("too_large", sent("huge body")),
     "40 MiB body in chunks": Failure("too_large", sent("huge chunked body")),
     "10,000-deep nesting": Failure("invalid_response", sent(body(DEEP))),

@@ -1,7 +1,7 @@
 """One poll of one target against the simulator: what is asked, and what comes of it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
@@ -185,14 +185,16 @@ class Teaching:
     def __init__(self) -> None:
         self.asked: list[dict[str, list[str]]] = []
 
-    def model_metrics(self, _: str, __: str, params: list[tuple[str, str]], ___: object) -> ModelAnswer:
+    def model_metrics(
+        self, _: str, __: str, params: list[tuple[str, str]], use: Callable[[ModelAnswer], None], ___: object
+    ) -> None:
         question: dict[str, list[str]] = {}
         for name, value in params:
             question.setdefault(name, []).append(value)
         self.asked.append(question)
         start, end = (int(question.get(key, ["0"])[0]) for key in ("start_epoch_millis", "end_epoch_millis"))
         names = [Descriptor(name, "COUNT", "COUNTER", [{}]) for name in question["metrics"]]
-        return ModelAnswer(names, [ValueSet([[30.0]] * len(names))], start, end)
+        use(ModelAnswer(names, [ValueSet([[30.0]] * len(names))], start, end))
 
 
 def test_auto_asks_a_name_it_did_not_know_again_once_it_proves_to_settle() -> None:

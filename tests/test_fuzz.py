@@ -293,7 +293,7 @@ def listed(name: str, body: bytes) -> None:
 
 
 def refused(code: int, body: bytes, header: str | None) -> None:
-    error = refusal(Reply(code, body, header))
+    error = refusal(Reply(code, body, retry_after=header))
     assert error.reason in REASONS
     assert len(str(error)) < 300
     assert error.retry_after is None or not math.isnan(error.retry_after)

@@ -37,13 +37,19 @@ class Server:
         self.asked: list[Names] = []
 
     def model_metrics(
-        self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]], spare: object
-    ) -> ModelAnswer:
+        self,
+        model_id: str,
+        deployment_id: str,
+        params: Sequence[tuple[str, str]],
+        use: Callable[[ModelAnswer], None],
+        spare: object,
+    ) -> None:
         names = tuple(value for key, value in params if key == "metrics")
         self.asked.append(names)
         status = self.verdict(names)
         if status is None:
-            return answer(names)
+            use(answer(names))
+            return
         raise ApiError("client_error", f"HTTP {status}", status=status)
 
 

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import pytest
 
@@ -26,6 +26,7 @@ MODEL = Target("team", "m1", "d1", CURRENT)
 OTHER = Target("team", "m2", "d2", CURRENT)
 LOOPS = Target("team", "", "l1", LoopsOptions())
 KEY = "sk-verysecret"
+Made = TypeVar("Made")
 
 
 def replicas(*label_sets: dict[str, str], value: object = 2.0) -> ModelAnswer:
@@ -43,12 +44,23 @@ class FakeClient:
         self.during: Callable[[], object] = lambda: None
 
     def model_metrics(
-        self, model_id: str, deployment_id: str, params: Sequence[tuple[str, str]], spare: "Spare"
-    ) -> ModelAnswer:
-        return cast("ModelAnswer", self._answer(deployment_id, replicas()))
+        self,
+        model_id: str,
+        deployment_id: str,
+        params: Sequence[tuple[str, str]],
+        use: Callable[[ModelAnswer], Made],
+        spare: "Spare",
+    ) -> Made:
+        return use(cast("ModelAnswer", self._answer(deployment_id, replicas())))
 
-    def loops_metrics(self, deployment_id: str, question: Mapping[str, int], spare: "Spare") -> LoopsAnswer:
-        return cast("LoopsAnswer", self._answer(deployment_id, LoopsAnswer(LoopsMetrics())))
+    def loops_metrics(
+        self,
+        deployment_id: str,
+        question: Mapping[str, int],
+        use: Callable[[LoopsAnswer], Made],
+        spare: "Spare",
+    ) -> Made:
+        return use(cast("LoopsAnswer", self._answer(deployment_id, LoopsAnswer(LoopsMetrics()))))
 
     def _answer(self, deployment_id: str, usual: object) -> object:
         self.asked.append(deployment_id)

@@ -488,6 +488,7 @@ STATUSES = {
     "truncated json": 200,
     "json null": 200,
     "json list": 200,
+    "dense json": 200,
     "json empty object": 200,
     "nan literal": 200,
     "null numbers": 200,

@@ -1,6 +1,7 @@
 """The one door to the API: a question out, a typed answer or an ApiError back."""
 
 import random
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +21,7 @@ from exporter.baseten.connections import Connections
 from exporter.baseten.deadline import Deadline
 from exporter.baseten.drift import Drift, Unknown
 from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
-from exporter.baseten.replies import Reply, body, refusal, transport_error
+from exporter.baseten.replies import Reply, content, gather, refusal, transport_error
 from exporter.baseten.throttle import Throttle
 
 MODEL_METRICS = "model_metrics"
@@ -43,7 +44,12 @@ _HEADERS = httpx.Headers(
 _JITTER = (0.1, 0.5)
 """Seconds before a retry: so that what broke many requests at once does not get them all back at once."""
 
+_READING = threading.Lock()
+"""Answers are unfolded, decoded and used one at a time, over all workspaces: so what they unfold to is in
+memory once, however many polls are under way. It takes no time, since Python runs one thread at a time."""
+
 Answer = TypeVar("Answer")
+Made = TypeVar("Made")
 
 
 class Observer(Protocol):
@@ -131,52 +137,57 @@ class Client:
         model_id: str,
         deployment_id: str,
         params: Sequence[tuple[str, str]],
+        use: Callable[[ModelAnswer], Made],
         spare: Spare | None = None,
-    ) -> ModelAnswer:
+    ) -> Made:
+        """What `use` makes of the answer. It should keep nothing of it, and not take long."""
         path = f"/v1/models/{_part(model_id)}/deployments/{_part(deployment_id)}/metrics"
-        return self._get(MODEL_METRICS, path, ModelAnswer, params, spare)
+        request = self._request("GET", f"{path}?{urlencode(params)}")
+        return self._ask(MODEL_METRICS, request, ModelAnswer, use, spare)
 
     def loops_metrics(
-        self, deployment_id: str, question: Mapping[str, int], spare: Spare | None = None
-    ) -> LoopsAnswer:
+        self,
+        deployment_id: str,
+        question: Mapping[str, int],
+        use: Callable[[LoopsAnswer], Made],
+        spare: Spare | None = None,
+    ) -> Made:
+        """What `use` makes of the answer. It should keep nothing of it, and not take long."""
         path = f"/v1/loops/deployments/{_part(deployment_id)}/metrics"
         request = self._request("POST", path, json=dict(question))
-        return self._ask(LOOPS_METRICS, request, LoopsAnswer, spare)
+        return self._ask(LOOPS_METRICS, request, LoopsAnswer, use, spare)
 
     def models(self) -> listings.Models:
-        return self._get(MODELS, "/v1/models", listings.Models)
+        return self._list(MODELS, "/v1/models", listings.Models)
 
     def deployments(self, model_id: str) -> listings.Deployments:
-        return self._get(DEPLOYMENTS, f"/v1/models/{_part(model_id)}/deployments", listings.Deployments)
+        return self._list(DEPLOYMENTS, f"/v1/models/{_part(model_id)}/deployments", listings.Deployments)
 
     def environments(self, model_id: str) -> listings.Environments:
-        return self._get(ENVIRONMENTS, f"/v1/models/{_part(model_id)}/environments", listings.Environments)
+        return self._list(ENVIRONMENTS, f"/v1/models/{_part(model_id)}/environments", listings.Environments)
 
     def trainers(self, scope: Literal["mine", "org"]) -> listings.Trainers:
         """The Loops deployments of the key's owner, or of the whole organization."""
-        params = [("scope", "org")] if scope == "org" else []
-        return self._get(LOOPS_DEPLOYMENTS, "/v1/loops/deployments", listings.Trainers, params)
+        query = "?scope=org" if scope == "org" else ""
+        return self._list(LOOPS_DEPLOYMENTS, f"/v1/loops/deployments{query}", listings.Trainers)
 
     def prices(self) -> listings.Prices:
-        return self._get(PRICES, "/v1/instance_type_prices", listings.Prices)
+        return self._list(PRICES, "/v1/instance_type_prices", listings.Prices)
 
-    def _get(
-        self,
-        endpoint: str,
-        path: str,
-        answer_type: type[Answer],
-        params: Sequence[tuple[str, str]] = (),
-        spare: Spare | None = None,
-    ) -> Answer:
-        request = self._request("GET", f"{path}?{urlencode(params)}" if params else path)
-        return self._ask(endpoint, request, answer_type, spare)
+    def _list(self, endpoint: str, target: str, answer_type: type[Answer]) -> Answer:
+        return self._ask(endpoint, self._request("GET", target), answer_type, lambda answer: answer)
 
     def _request(self, method: str, target: str, json: object = None) -> httpx.Request:
         return httpx.Request(method, self._connection.url + target, headers=_HEADERS, json=json)
 
     def _ask(
-        self, endpoint: str, request: httpx.Request, answer_type: type[Answer], spare: Spare | None
-    ) -> Answer:
+        self,
+        endpoint: str,
+        request: httpx.Request,
+        answer_type: type[Answer],
+        use: Callable[[Answer], Made],
+        spare: Spare | None = None,
+    ) -> Made:
         self._present_key()
         self._circuit.enter()
         self._take_turn(self._throttles[endpoint].reserve(), endpoint)
@@ -184,16 +195,17 @@ class Client:
         end = time.monotonic() + self._connection.timeout
         try:
             try:
-                answer = self._attempt(endpoint, request, answer_type, key, end)
+                reply = self._attempt(endpoint, request, key, end)
             except ApiError as error:
                 key = self._before_retry(endpoint, error, key, end, Spare() if spare is None else spare)
-                answer = self._attempt(endpoint, request, answer_type, key, end)
+                reply = self._attempt(endpoint, request, key, end)
+            made = self._read(endpoint, reply, answer_type, use)
         except ApiError as error:
             error.endpoint = endpoint
             self._circuit.failed(error)
             raise
         self._circuit.succeeded()
-        return answer
+        return made
 
     def _present_key(self) -> str:
         """The key; a new one is reason to try again though nothing got through with the last."""
@@ -225,20 +237,26 @@ class Client:
         if self._pause(seconds):
             raise Stopping
 
-    def _attempt(
-        self, endpoint: str, request: httpx.Request, answer_type: type[Answer], key: str, end: float
-    ) -> Answer:
+    def _attempt(self, endpoint: str, request: httpx.Request, key: str, end: float) -> Reply:
         """Send the request once; `end` is when it must be over, of the monotonic clock."""
         request.headers["Authorization"] = f"Bearer {key}"
         reply = self._observed(endpoint, request, end)
         if reply.status != httpx.codes.OK:
             raise self._refused(endpoint, reply)
-        answer = decode(answer_type, reply.body)
-        self.drift.look(endpoint, reply.body, answer_type)
-        return answer
+        return reply
+
+    def _read(
+        self, endpoint: str, reply: Reply, answer_type: type[Answer], use: Callable[[Answer], Made]
+    ) -> Made:
+        with _READING:
+            body = content(reply)
+            made = use(decode(answer_type, body))
+            self.drift.look(endpoint, body, answer_type)
+            return made
 
     def _refused(self, endpoint: str, reply: Reply) -> ApiError:
-        error = refusal(reply)
+        with _READING:
+            error = refusal(reply)
         if error.reason == "rate_limited":
             left = self._throttles[endpoint].pause(error.retry_after)
             self._observer.paused(self._connection.workspace, endpoint, left)
@@ -262,9 +280,9 @@ class Client:
             with self._deadline.within(seconds), self._connections.one() as http:
                 response = http.send(request, stream=True)
                 try:
-                    encoding = response.headers.get("content-encoding", "identity")
-                    content = body(encoding, response.iter_raw())
-                    return Reply(response.status_code, content, response.headers.get("retry-after"))
+                    raw, headers = gather(response.iter_raw()), response.headers
+                    encoding = headers.get("content-encoding", "identity")
+                    return Reply(response.status_code, raw, encoding, headers.get("retry-after"))
                 finally:
                     response.close()
         except httpx.ConnectTimeout:

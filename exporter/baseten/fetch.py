@@ -1,10 +1,10 @@
 """One poll of one target: the questions asked, the answers translated."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from exporter.baseten import loops_metrics, model_metrics
-from exporter.baseten.answers import ModelAnswer
+from exporter.baseten.answers import LoopsAnswer, ModelAnswer
 from exporter.baseten.client import Client, Spare
 from exporter.baseten.errors import ApiError
 from exporter.baseten.harvest import Harvest
@@ -41,48 +41,79 @@ def fetch(api: Api, target: Target, now: float, limits: Limits) -> Harvest:
     """Poll `target` once; raises ApiError, HeldBack or Stopping. `now` in seconds since the epoch."""
     harvest = Harvest(now - limits.max_sample_age, now + _MAX_SKEW, limits.max_series)
     if isinstance(target.options, LoopsOptions):
-        question = loops_metrics.body(target.options, now)
-        answer = api.client.loops_metrics(target.deployment_id, question, Spare())
-        loops_metrics.translate(answer, target.options, now, harvest)
+        _fetch_loops(api, target, target.options, now, harvest)
     else:
         _fetch_model(api, target, target.options, now, harvest)
     return harvest
 
 
+def _fetch_loops(api: Api, target: Target, options: LoopsOptions, now: float, harvest: Harvest) -> None:
+    def use(answer: LoopsAnswer) -> None:
+        loops_metrics.translate(answer, options, now, harvest)
+
+    api.client.loops_metrics(target.deployment_id, loops_metrics.body(options, now), use, Spare())
+
+
 def _fetch_model(api: Api, target: Target, options: ModelOptions, now: float, harvest: Harvest) -> None:
-    labels = target.labels
-    answered, spare = False, Spare()
-    for question in model_metrics.questions(options, now, api.names.kind_of):
-        for answer in _answers(api, target, question, now, spare):
-            answered = True
-            api.names.learn(answer)
-            model_metrics.translate(answer, question, labels, now, harvest)
-    if not answered:
+    poll = _ModelPoll(api, target, now, harvest)
+    answered = [poll.put(each) for each in model_metrics.questions(options, now, api.names.kind_of)]
+    if not any(answered):
         message = "the API accepted none of the metric names asked for; those it rejects are named in the log"
         raise ApiError("client_error", message)
 
 
-def _answers(api: Api, target: Target, question: Question, now: float, spare: Spare) -> Iterator[ModelAnswer]:
-    def ask(names: Group | None) -> ModelAnswer:
-        params = question.params(names)
-        return api.client.model_metrics(target.model_id, target.deployment_id, params, spare)
+_Use = Callable[[Question, ModelAnswer], None]
 
-    if question.names is None:
-        yield ask(None)
-        return
-    groups = api.names.groups(question.names, now)
-    for _ in range(_MAX_REQUESTS):
-        if not groups:
-            return
-        group = groups.pop(0)
-        try:
-            answer = ask(group)
-        except ApiError as error:
-            if error.status not in _REJECTED:
-                raise
-            if not api.names.in_doubt(group):
-                ask(None)  # raises if the question itself is at fault, not a name in it
-            groups += api.names.reject(group, now)
-        else:
-            api.names.accept(group)
-            yield answer
+
+class _ModelPoll:
+    """Puts questions about a model, by groups of metric names while one of them is being rejected."""
+
+    def __init__(self, api: Api, target: Target, now: float, harvest: Harvest) -> None:
+        self._client = api.client
+        self._names = api.names
+        self._target = target
+        self._labels = target.labels
+        self._now = now
+        self._harvest = harvest
+        self._spare = Spare()
+
+    def put(self, question: Question) -> bool:
+        """Ask and translate; whether any of the names asked for was accepted."""
+        if question.names is None:
+            self._ask(question, None, self._take)
+            return True
+        answered = False
+        groups = self._names.groups(question.names, self._now)
+        for _ in range(_MAX_REQUESTS):
+            if not groups:
+                break
+            group = groups.pop(0)
+            try:
+                self._ask(question, group, self._take)
+            except ApiError as error:
+                if error.status not in _REJECTED:
+                    raise
+                if not self._names.in_doubt(group):
+                    self._ask(question, None, _ignore)  # raises if the question is at fault, not a name in it
+                groups += self._names.reject(group, self._now)
+            else:
+                self._names.accept(group)
+                answered = True
+        return answered
+
+    def _ask(self, question: Question, names: Group | None, use: _Use) -> None:
+        self._client.model_metrics(
+            self._target.model_id,
+            self._target.deployment_id,
+            question.params(names),
+            lambda answer: use(question, answer),
+            self._spare,
+        )
+
+    def _take(self, question: Question, answer: ModelAnswer) -> None:
+        self._names.learn(answer)
+        model_metrics.translate(answer, question, self._labels, self._now, self._harvest)
+
+
+def _ignore(question: Question, answer: ModelAnswer) -> None:
+    """An answer was asked for to see whether there is one."""

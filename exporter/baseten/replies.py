@@ -15,7 +15,7 @@ import msgspec
 from exporter.baseten.answers import ErrorBody
 from exporter.baseten.errors import ApiError, Reason
 
-MAX_BODY = 32 * 1024 * 1024
+MAX_BODY = 8 * 1024 * 1024
 """Bytes, as sent and again after decompression."""
 
 _TRANSIENT = (HTTPStatus.BAD_GATEWAY, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
@@ -24,23 +24,32 @@ _STATUS_REASONS: Mapping[int, Reason] = MappingProxyType(
     {401: "auth", 403: "forbidden", 404: "not_found", 429: "rate_limited"}
 )
 _GZIP = zlib.MAX_WBITS | 16
-_UNFOLD = 1024 * 1024
 _EXCERPT = 200
+_MAX_REFUSAL = 64 * 1024
 
 
 class Reply(NamedTuple):
+    """What came, as it was sent; `content` unfolds it."""
+
     status: int
-    body: bytes
-    retry_after: str | None
+    raw: bytes
+    encoding: str = "identity"
+    retry_after: str | None = None
 
 
-def body(encoding: str, chunks: Iterable[bytes]) -> bytes:
+def gather(chunks: Iterable[bytes]) -> bytes:
+    """A body as it is sent, at most MAX_BODY."""
+    return b"".join(_capped(chunks))
+
+
+def content(reply: Reply) -> bytes:
     """The body, decompressed, at most MAX_BODY; a gzip bomb is not unfolded to find out."""
-    encoding = encoding.lower()
-    if encoding not in ("gzip", "identity", ""):
-        raise ApiError("invalid_response", f"answered with content-encoding {encoding[:20]!r}, unasked")
-    raw = _capped(chunks)
-    return b"".join(_capped(_gunzip(raw)) if encoding == "gzip" else raw)
+    encoding = reply.encoding.lower()
+    if encoding == "gzip":
+        return _gunzip(reply.raw)
+    if encoding in ("identity", ""):
+        return reply.raw
+    raise ApiError("invalid_response", f"answered with content-encoding {encoding[:20]!r}, unasked")
 
 
 def _capped(chunks: Iterable[bytes]) -> Iterator[bytes]:
@@ -48,24 +57,25 @@ def _capped(chunks: Iterable[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         size += len(chunk)
         if size > MAX_BODY:
-            raise ApiError("too_large", f"the answer is larger than {MAX_BODY // 2**20} MiB")
+            raise _too_large()
         yield chunk
 
 
-def _gunzip(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _gunzip(raw: bytes) -> bytes:
     decompressor = zlib.decompressobj(_GZIP)
     try:
-        for chunk in chunks:
-            if decompressor.eof:  # read on, since the connection is to be used again, but do not gather junk
-                continue
-            yield decompressor.decompress(chunk, _UNFOLD)
-            while decompressor.unconsumed_tail:
-                yield decompressor.decompress(decompressor.unconsumed_tail, _UNFOLD)
-        yield decompressor.flush()
+        unfolded = decompressor.decompress(raw, MAX_BODY + 1)
     except zlib.error:
         raise ApiError("invalid_response", "the answer's gzip data is broken") from None
+    if len(unfolded) > MAX_BODY:
+        raise _too_large()
     if not decompressor.eof:
         raise ApiError("invalid_response", "the answer's gzip data is cut short")
+    return unfolded
+
+
+def _too_large() -> ApiError:
+    return ApiError("too_large", f"the answer is larger than {MAX_BODY // 2**20} MiB")
 
 
 def transport_error(error: Exception) -> ApiError:
@@ -81,7 +91,7 @@ def transport_error(error: Exception) -> ApiError:
 
 def refusal(reply: Reply) -> ApiError:
     """The ApiError for an answer that is not 200."""
-    details = _error_body(reply.body)
+    details = _error_body(content(reply))
     said = next((str(text) for text in (details.error, details.message, details.code) if text), "")
     message = f"HTTP {reply.status}" + (f": {said[:_EXCERPT]}" if said else "")
     if 300 <= reply.status < 400:
@@ -103,9 +113,11 @@ def _reason(status: int) -> Reason:
     return "client_error" if status >= 400 else "invalid_response"
 
 
-def _error_body(content: bytes) -> ErrorBody:
+def _error_body(body: bytes) -> ErrorBody:
+    if len(body) > _MAX_REFUSAL:  # no explanation of the API's
+        return ErrorBody()
     try:
-        return msgspec.json.decode(content, type=ErrorBody)
+        return msgspec.json.decode(body, type=ErrorBody)
     except (msgspec.DecodeError, RecursionError):
         return ErrorBody()
 

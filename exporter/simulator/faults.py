@@ -184,6 +184,11 @@ def gzip_bomb(wire: Wire) -> None:
     wire.reply(Response(200, _bomb(), (*JSON, GZIP)))
 
 
+def dense(wire: Wire) -> None:
+    """8 MB of JSON that would be 200 MB of Python."""
+    wire.reply(Response(200, b"[%s{}]" % (b"{}," * 2_700_000), JSON))
+
+
 def huge(mib: int, *, announced: bool) -> Fault:
     """An endless-looking body, with or without a Content-Length that says so."""
 
@@ -235,6 +240,7 @@ FAULTS: Mapping[str, Fault] = {
     "invalid utf-8": body(b'{"models": "\xff\xfe"}'),
     "deep nesting": body(b"[" * 100_000 + b"]" * 100_000),
     "gzip bomb": gzip_bomb,
+    "dense json": dense,
     "not gzip": body(b"{}", 200, (*JSON, GZIP)),
     "huge body": huge(40, announced=True),
     "huge chunked body": huge(40, announced=False),

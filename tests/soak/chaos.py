@@ -19,7 +19,15 @@ LONGEST_STALL = 20.0
 """Seconds; longer than any timeout, and short enough for stalled connections not to pile up here."""
 
 HEAVY = frozenset(
-    {"many label sets", "hostile labels", "gzip bomb", "huge body", "huge chunked body", "deep nesting"}
+    {
+        "many label sets",
+        "hostile labels",
+        "gzip bomb",
+        "dense json",
+        "huge body",
+        "huge chunked body",
+        "deep nesting",
+    }
 )
 """Faults that cost both sides so much that they come ten times less often, and only at first.
 

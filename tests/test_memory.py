@@ -1,0 +1,73 @@
+"""What answers cost in memory at their worst: less than what the chart allows a pod."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx
+import pytest
+import yaml
+
+from exporter.baseten.answers import MAX_VALUES
+from exporter.simulator import FAULTS, Fault, Simulator, World
+from exporter.simulator.faults import body
+from tests.conftest import _answers, _free_port, running
+
+if TYPE_CHECKING:
+    from tests.conftest import Eventually
+
+ROOT = Path(__file__).parents[1]
+CHART = ROOT / "helm" / "baseten-exporter" / "values.yaml"
+MIB = 2**20
+
+TARGETS = 32
+CONFIG = """
+poll: {{interval: 2s, timeout: 2s, stale_after: 30s}}
+workspaces:
+  - {{name: team, api_key_file: key, api_url: {url}, discovery: {{models: {{}}, loops: {{scope: org}}}}}}
+"""
+
+WORST: dict[str, Fault] = {
+    **{name: FAULTS[name] for name in ("gzip bomb", "dense json", "huge body")},
+    "as full as may be, and read twice for its NaN": body(b"[%sNaN]" % (b"{}," * (MAX_VALUES // 2 - 1))),
+    "one long text, four bytes a letter in memory": body(b'["%s\\ud83d\\ude00"]' % (b"x" * (8 * MIB - 20))),
+}
+
+
+def limit() -> int:
+    """Bytes."""
+    text = yaml.safe_load(CHART.read_text())["resources"]["limits"]["memory"]
+    assert text.endswith("Mi")
+    return int(text.removesuffix("Mi")) * MIB
+
+
+def peak(pid: int) -> int:
+    """The most memory a process ever had, in bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return int(kib) * 1024
+
+
+def failed(url: str) -> float:
+    page = httpx.get(f"{url}/metrics").text
+    name = "baseten_exporter_poll_failures_total{"
+    return sum(float(line.split()[-1]) for line in page.splitlines() if line.startswith(name))
+
+
+@pytest.mark.parametrize("fault", WORST)
+def test_no_answer_takes_more_memory_than_a_pod_has(
+    tmp_path: Path, eventually: "Eventually", fault: str
+) -> None:
+    url = f"http://127.0.0.1:{_free_port()}"
+    config = tmp_path / "config.yaml"
+    (tmp_path / "key").write_text("s3cret-k3y")
+    with Simulator(World.sized(TARGETS, nodes=1, gpus=1), key="s3cret-k3y", limit=None) as api:
+        config.write_text(CONFIG.format(url=api.url))
+        command = [sys.executable, "-m", "exporter", "run", f"--config.file={config}", "--log.level=error"]
+        with running([*command, f"--web.listen-address={url.removeprefix('http://')}"]) as process:
+            eventually(lambda: _answers(f"{url}/-/ready"))
+            api.fail("/metrics", WORST[fault])
+            asked = sum(api.requests.values())
+            eventually(lambda: sum(api.requests.values()) > asked + TARGETS)
+            most = peak(process.pid)
+    assert most < limit()

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import json
 import sys
+import threading
 import time
 from collections.abc import Callable
 from math import inf
@@ -19,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from benchmarks.client import HOST
+from benchmarks.client import HOST, get
 from benchmarks.deployments import NOW, WORKSPACE, Deployments
 from benchmarks.processes import resident
 from exporter.exposition import Families
@@ -104,10 +105,6 @@ def main() -> None:
     store = CountingStore(clock)
     store.retarget(deployments.targets, stale_after=inf)
     polls = Polls(store, deployments)
-    polls.run(_POLLED)
-    empty = resident()  # what all polls share is not what a series costs
-    for target, snapshot in deployments.snapshots():
-        store.succeed(target, snapshot, 0.1)
     telemetry = Telemetry(clock)
     telemetry.watch([WORKSPACE])
     parts = Parts(
@@ -120,10 +117,20 @@ def main() -> None:
         workspaces=tuple,
     )
     listener = listen(f"{HOST}:0")
-    print(json.dumps({"port": listener.getsockname()[1], "empty": empty}))
+    port = listener.getsockname()[1]
+    server = Server(Controlled(application(parts, "/metrics"), _controls(store, polls)))
+    serving = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    serving.start()
+    polls.run(1)
+    for gzip in (False, True):
+        get(port, "/metrics", gzip=gzip)
+    next(deployments.snapshots())
+    empty = resident()  # what the first answer, poll and scrapes took is not what a series costs
+    for target, snapshot in deployments.snapshots():
+        store.succeed(target, snapshot, 0.1)
+    print(json.dumps({"port": port, "empty": empty}))
     sys.stdout.flush()
-    app = Controlled(application(parts, "/metrics"), _controls(store, polls))
-    Server(app).run(sockets=[listener])
+    serving.join()
 
 
 if __name__ == "__main__":

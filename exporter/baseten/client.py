@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import httpx
@@ -109,7 +109,7 @@ class Client:
         self._observer = observer
         self._pause = pause
         self._deadline = Deadline()
-        self._connections = Connections(connection.ca_file, self._deadline)
+        self._connections = Connections(httpx.URL(connection.url), connection.ca_file, self._deadline)
         self.drift = Drift(connection.workspace, observer.unknown, time.monotonic)
         self.close = weakref.finalize(self, self._connections.close)
         self._throttles = {
@@ -278,9 +278,9 @@ class Client:
     def _send(self, request: httpx.Request, seconds: float) -> Reply:
         try:
             with self._deadline.within(seconds), self._connections.one() as http:
-                response = http.send(request, stream=True)
+                response = http.handle_request(request)
                 try:
-                    raw, headers = gather(response.iter_raw()), response.headers
+                    raw, headers = gather(cast("httpx.SyncByteStream", response.stream)), response.headers
                     encoding = headers.get("content-encoding", "identity")
                     return Reply(response.status_code, raw, encoding, headers.get("retry-after"))
                 finally:

@@ -41,16 +41,14 @@ class Deadline:
         return left if timeout is None else min(left, timeout)
 
 
-def enforce(client: httpx.Client, deadline: Deadline) -> None:
-    """Make every connection of `client`, proxied ones included, keep the deadline.
+def enforce(transport: httpx.HTTPTransport, deadline: Deadline) -> None:
+    """Make every connection of `transport`, proxied ones included, keep the deadline.
 
-    httpx has no public door for a network backend, so this reaches for its pools; a test notices
-    should a new version move them.
+    httpx has no public door for a network backend, so this reaches for its pool; a test notices
+    should a new version move it.
     """
-    for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001
-        pool = getattr(transport, "_pool", None)
-        if pool is not None:
-            pool._network_backend = _Backend(pool._network_backend, deadline)  # noqa: SLF001
+    pool = transport._pool  # noqa: SLF001
+    pool._network_backend = _Backend(pool._network_backend, deadline)  # noqa: SLF001
 
 
 class _Backend(httpcore.NetworkBackend):

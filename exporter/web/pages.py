@@ -3,7 +3,7 @@
 import asyncio
 import struct
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from isal import isal_zlib
@@ -15,6 +15,9 @@ from exporter.store import Store
 _GZIP_HEADER = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
 _RAW_DEFLATE = -zlib.MAX_WBITS
 _LEVEL = 1  # isal's levels 2 and 3 gain little and cost much
+_PART = 1024 * 1024
+"""Bytes that are sent at a time, and that a scraper which does not take them has us keep for it. Parts are
+cut when a page is built, since cutting copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,13 @@ def _build(
 ) -> _Data:
     version, families = store.families()
     parts = blocks(families, page_format, only)
-    return _compress(version, parts) if gzip else _Data(version, tuple(parts))
+    return _compress(version, parts) if gzip else _Data(version, tuple(_cut(parts)))
+
+
+def _cut(parts: Iterable[bytes]) -> Iterator[bytes]:
+    for part in parts:
+        for start in range(0, len(part), _PART):
+            yield part[start : start + _PART]
 
 
 def _compress(version: int, parts: Iterable[bytes]) -> _Data:
@@ -95,7 +104,7 @@ def _compress(version: int, parts: Iterable[bytes]) -> _Data:
         out.append(compressor.compress(part))
     # A full flush ends on a byte and forgets the past, so other data can follow in the same member.
     out.append(compressor.flush(zlib.Z_FULL_FLUSH))
-    return _Data(version, (b"".join(out),), crc, size)
+    return _Data(version, tuple(_cut([b"".join(out)])), crc, size)
 
 
 def _gzip_tail(data: _Data, own: bytes) -> bytes:

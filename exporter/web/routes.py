@@ -26,8 +26,6 @@ from exporter.web.view import View
 
 log = logging.getLogger(__name__)
 
-_SLICE = 256 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -108,7 +106,7 @@ def _status(parts: Parts) -> status.Status:
 
 
 class PageResponse(Response):
-    """A page in parts, sent slice by slice: it is shared by all scrapers, and none has it copied whole."""
+    """A page in parts, sent one after the other as they are: all scrapers share them."""
 
     def __init__(self, parts: Sequence[bytes], headers: dict[str, str]) -> None:
         super().__init__(headers=headers | {"content-length": str(sum(map(len, parts)))})
@@ -117,7 +115,5 @@ class PageResponse(Response):
     async def __call__(self, _scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for part in self._parts:
-            for start in range(0, len(part), _SLICE):
-                body = part[start : start + _SLICE]
-                await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send({"type": "http.response.body", "body": part, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

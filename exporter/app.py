@@ -114,15 +114,17 @@ class Exporter:
             workspace.requests_per_second,
             config.poll.timeout,
             config.poll.interval,
-            workspace.ca_file,
+            workspace.ca,
         )
-        old = self.poller.apis.get(workspace.name)
-        if old is not None and self._connections.get(workspace.name) == connection:
+        old, last = self.poller.apis.get(workspace.name), self._connections.get(workspace.name)
+        if old is not None and last == connection:
             return old
         workspace.key.on_value(self._redactor.add)
         self._connections[workspace.name] = connection
-        names = old.names if old is not None else MetricNames(workspace.name)
-        return Api(Client(connection, self.telemetry, self._stop.wait), names)
+        same_api = last is not None and last.url == connection.url
+        throttles = old.client.throttles if old is not None and same_api else None
+        client = Client(connection, self.telemetry, self._stop.wait, throttles)
+        return Api(client, old.names if old is not None else MetricNames(workspace.name))
 
     def _is_cut_off(self, workspace: str) -> bool:
         """Whether nothing gets through to a workspace, as far as its present client knows."""

@@ -748,10 +748,8 @@ def authority() -> trustme.CA:
 
 
 @pytest.fixture
-def ca_file(authority: trustme.CA, tmp_path: Path) -> Path:
-    path = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(path)
-    return path
+def ca(authority: trustme.CA) -> str:
+    return authority.cert_pem.bytes().decode()
 
 
 def serving(certificate: trustme.LeafCert) -> ssl.SSLContext:
@@ -773,9 +771,9 @@ def secure(authority: trustme.CA) -> Iterator[Callable[..., str]]:
 
 
 def test_an_authority_of_our_own_is_trusted_when_named(
-    secure: Callable[..., str], client_for: ClientFor, ca_file: Path
+    secure: Callable[..., str], client_for: ClientFor, ca: str
 ) -> None:
-    assert ask(client_for(secure(), ca_file=ca_file)).metric_descriptors
+    assert ask(client_for(secure(), ca=ca)).metric_descriptors
 
 
 def test_an_unknown_authority(secure: Callable[..., str], client_for: ClientFor) -> None:
@@ -784,16 +782,14 @@ def test_an_unknown_authority(secure: Callable[..., str], client_for: ClientFor)
     assert "self-signed certificate" in str(error) or "unable to get" in str(error)
 
 
-def test_a_certificate_for_another_name(
-    secure: Callable[..., str], client_for: ClientFor, ca_file: Path
-) -> None:
-    error = failure(client_for(secure("api.example.org"), ca_file=ca_file))
+def test_a_certificate_for_another_name(secure: Callable[..., str], client_for: ClientFor, ca: str) -> None:
+    error = failure(client_for(secure("api.example.org"), ca=ca))
     assert error.reason == "tls"
     assert "not valid for '127.0.0.1'" in str(error)
 
 
-def test_an_expired_certificate(secure: Callable[..., str], client_for: ClientFor, ca_file: Path) -> None:
-    error = failure(client_for(secure(not_after=datetime(2020, 1, 1, tzinfo=UTC)), ca_file=ca_file))
+def test_an_expired_certificate(secure: Callable[..., str], client_for: ClientFor, ca: str) -> None:
+    error = failure(client_for(secure(not_after=datetime(2020, 1, 1, tzinfo=UTC)), ca=ca))
     assert error.reason == "tls"
     assert "expired" in str(error)
 
@@ -860,7 +856,7 @@ def test_a_slow_proxy_ends_with_the_timeout(
 def test_a_tunnel_of_a_proxy_carries(
     monkeypatch: pytest.MonkeyPatch,
     authority: trustme.CA,
-    ca_file: Path,
+    ca: str,
     client_for: ClientFor,
     *,
     slow: bool,
@@ -877,7 +873,7 @@ def test_a_tunnel_of_a_proxy_carries(
 
     with server(speak) as address:
         monkeypatch.setenv("HTTPS_PROXY", f"http://{address}")
-        client = client_for("https://api.test", ca_file=ca_file, timeout=SHORT if slow else 5)
+        client = client_for("https://api.test", ca=ca, timeout=SHORT if slow else 5)
         if slow:
             assert failure_in_time(client).reason == "timeout"
         else:

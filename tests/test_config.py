@@ -85,7 +85,7 @@ def test_defaults_are_filled_in() -> None:
     assert (config.poll.interval, config.poll.timeout, config.poll.concurrency) == (60, 10, 32)
     assert (config.poll.stale_after, config.poll.max_sample_age) == (300, 600)
     assert (workspace.api_url, workspace.requests_per_second) == ("https://api.baseten.co", 20)
-    assert workspace.ca_file is None
+    assert workspace.ca is None
     assert workspace.key.read() == "key-from-env"
     assert config.targets[0].options == ModelOptions()
     assert (workspace.followed, workspace.discovery) == ((), None)
@@ -100,7 +100,16 @@ def test_the_defaults_of_the_options_are_those_of_the_model() -> None:
 def test_files_are_looked_up_beside_the_config() -> None:
     (workspace,) = good("key-file").workspaces
     assert workspace.key.read() == "key-from-file"
-    assert workspace.ca_file == FOLDER / "ca.pem"
+    assert workspace.ca == (FOLDER / "ca.pem").read_text().strip()
+
+
+def test_of_a_ca_file_only_the_certificates_count(write: Write) -> None:
+    certificate = (FOLDER / "ca.pem").read_text()
+    path = write((FOLDER / "minimal.ok.yml").read_text() + "    ca_file: bundle.pem\n")
+    (path.parent / "bundle.pem").write_bytes(
+        f"Társaság\n{certificate}\n# another\n{certificate}".encode("latin1")
+    )
+    assert load(path, ENVIRON).workspaces[0].ca == "\n".join([certificate.strip()] * 2)
 
 
 def test_a_trailing_slash_of_the_url_goes(write: Write) -> None:
@@ -341,7 +350,7 @@ def test_the_example_loads_and_holds_the_defaults() -> None:
     minimal = good("minimal")
     assert example.poll == minimal.poll
     (workspace,), (bare,) = example.workspaces, minimal.workspaces
-    same = ("api_url", "requests_per_second", "ca_file", "key", "metadata_labels")
+    same = ("api_url", "requests_per_second", "ca", "key", "metadata_labels")
     assert [getattr(workspace, name) for name in same] == [getattr(bare, name) for name in same]
     assert [target.options for target in workspace.targets] == [ModelOptions(), LoopsOptions()]
     assert all(target.extra_labels == () for target in workspace.targets)

@@ -144,6 +144,39 @@ def test_a_bad_file_changes_nothing_and_all_its_errors_are_told(
 # Clients
 
 
+def test_a_new_ca_under_the_same_path_is_trusted(tmp_path: Path, bench: Bench) -> None:
+    text = bench.workspace(ca_file=tmp_path / "ca.pem")
+    clients = []
+    for authority in (trustme.CA(), trustme.CA()):
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        for _ in range(2):
+            bench.reload(text)
+            clients.append(bench.exporter.poller.apis["team"].client)
+    assert clients[0] is clients[1]
+    assert clients[1] is not clients[2]
+    assert clients[2] is clients[3]
+
+
+@pytest.mark.parametrize(
+    ("keys", "left_alone"),
+    [
+        pytest.param({"requests_per_second": 50}, True, id="the same API"),
+        pytest.param({"api_url": "{url}/"}, True, id="the same API, written otherwise"),
+        pytest.param({"api_url": "{url}/other"}, False, id="another API"),
+    ],
+)
+def test_a_pause_that_the_api_asked_for_outlives_the_client(
+    bench: Bench, keys: Mapping[str, object], *, left_alone: bool
+) -> None:
+    bench.api.fail("/metrics", "429 body", times=1)
+    bench.poll_all()
+    before = bench.exporter.poller.apis["team"].client
+    bench.reload(bench.workspace(**{key: str(each).format(url=bench.api.url) for key, each in keys.items()}))
+    bench.poll_all()
+    assert bench.counted("polls_skipped")["team", "model", "paused"] == left_alone
+    assert (bench.exporter.poller.apis["team"].client is before) == ("/" in str(keys) and left_alone)
+
+
 @pytest.mark.parametrize(
     ("keys", "poll"),
     [

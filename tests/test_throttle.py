@@ -34,6 +34,12 @@ def test_requests_at_once_are_spaced_by_the_rate(throttle: Throttle) -> None:
     assert [throttle.reserve() for _ in range(4)] == [0, 0.25, 0.5, 0.75]
 
 
+def test_another_rate_holds_from_the_next_turn_on(throttle: Throttle) -> None:
+    assert [throttle.reserve() for _ in range(3)] == [0, 0.25, 0.5]
+    throttle.rate = 2
+    assert [throttle.reserve() for _ in range(3)] == [0.75, 1.25, 1.75]
+
+
 def test_requests_slower_than_the_rate_never_wait(throttle: Throttle, clock: Clock) -> None:
     for _ in range(3):
         assert throttle.reserve() == 0

@@ -6,7 +6,6 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol, TypeVar, cast
 from urllib.parse import quote, urlencode
 
@@ -74,7 +73,8 @@ class Connection:
     """Where and how to reach the API.
 
     `timeout` bounds a whole request, its retry included; while nothing gets through, one probe goes
-    out every `probe_interval`. Both in seconds.
+    out every `probe_interval`. Both in seconds. `ca` has the certificates to trust, PEM, instead of the
+    usual ones.
     """
 
     workspace: str
@@ -83,7 +83,7 @@ class Connection:
     requests_per_second: float
     timeout: float
     probe_interval: float = 60.0
-    ca_file: Path | None = None
+    ca: str | None = None
 
 
 class Spare:
@@ -101,21 +101,28 @@ class Client:
     """One workspace's client; safe to share between threads.
 
     `pause(seconds)` sleeps and returns True when the exporter is stopping. The connections close
-    with `close`, or when the last poll that uses the client lets go of it.
+    with `close`, or when the last poll that uses the client lets go of it. The `throttles` of another
+    client of the same API go on with their turns and pauses.
     """
 
-    def __init__(self, connection: Connection, observer: Observer, pause: Callable[[float], bool]) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        observer: Observer,
+        pause: Callable[[float], bool],
+        throttles: Mapping[str, Throttle] | None = None,
+    ) -> None:
         self._connection = connection
         self._observer = observer
         self._pause = pause
         self._deadline = Deadline()
-        self._connections = Connections(httpx.URL(connection.url), connection.ca_file, self._deadline)
+        self._connections = Connections(httpx.URL(connection.url), connection.ca, self._deadline)
         self.drift = Drift(connection.workspace, observer.unknown, time.monotonic)
         self.close = weakref.finalize(self, self._connections.close)
-        self._throttles = {
-            endpoint: Throttle(endpoint, connection.requests_per_second, time.monotonic)
-            for endpoint in ENDPOINTS
-        }
+        rate = connection.requests_per_second
+        self.throttles = throttles or {each: Throttle(each, rate, time.monotonic) for each in ENDPOINTS}
+        for throttle in self.throttles.values():
+            throttle.rate = rate
         self._last_key = connection.key.read()
         self._circuit = Circuit(connection.workspace, connection.probe_interval, time.monotonic)
 
@@ -130,7 +137,7 @@ class Client:
 
     def paused(self, endpoint: str) -> float:
         """The seconds that the endpoint is still left alone after a 429."""
-        return self._throttles[endpoint].paused()
+        return self.throttles[endpoint].paused()
 
     def model_metrics(
         self,
@@ -190,7 +197,7 @@ class Client:
     ) -> Made:
         self._present_key()
         self._circuit.enter()
-        self._take_turn(self._throttles[endpoint].reserve(), endpoint)
+        self._take_turn(self.throttles[endpoint].reserve(), endpoint)
         key = self._present_key()  # it may have been replaced while this waited for its turn
         end = time.monotonic() + self._connection.timeout
         try:
@@ -221,7 +228,7 @@ class Client:
         if not (error.transient or fresh != key) or not spare.take():
             raise error
         try:
-            turn = self._throttles[endpoint].reserve()
+            turn = self.throttles[endpoint].reserve()
         except EndpointPaused:
             raise error from None
         wait = max(turn, error.retry_after or 0) + random.uniform(*_JITTER)  # noqa: S311 - no secret
@@ -258,7 +265,7 @@ class Client:
         with _READING:
             error = refusal(reply)
         if error.reason == "rate_limited":
-            left = self._throttles[endpoint].pause(error.retry_after)
+            left = self.throttles[endpoint].pause(error.retry_after)
             self._observer.paused(self._connection.workspace, endpoint, left)
         return error
 

@@ -7,7 +7,6 @@ import urllib.request
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx
 
@@ -29,12 +28,12 @@ class Connections:
     def __init__(
         self,
         url: httpx.URL,
-        ca_file: Path | None,
+        ca: str | None,
         deadline: Deadline,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._proxy = _proxy(url)
-        self._tls = ssl.create_default_context(cafile=ca_file)
+        self._tls = ssl.create_default_context(cadata=ca)
         self._deadline = deadline
         self._clock = clock
         self._lock = threading.Lock()

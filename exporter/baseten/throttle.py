@@ -12,7 +12,7 @@ MAX_PAUSE = 300.0
 
 
 class Throttle:
-    """`rate` in requests per second; `clock` is monotonic, in seconds.
+    """`rate` in requests per second, which may change; `clock` is monotonic, in seconds.
 
     With a burst of one token, requests go out evenly and no second ever sees more than the rate.
     """
@@ -20,7 +20,7 @@ class Throttle:
     def __init__(self, endpoint: str, rate: float, clock: Callable[[], float]) -> None:
         self._lock = threading.Lock()
         self._endpoint = endpoint
-        self._interval = 1 / rate
+        self.rate = rate
         self._clock = clock
         self._next = clock()
         self._resume = self._next
@@ -32,7 +32,7 @@ class Throttle:
                 raise EndpointPaused(self._endpoint, left)
             now = self._clock()
             turn = max(now, self._next)
-            self._next = turn + self._interval
+            self._next = turn + 1 / self.rate
             return turn - now
 
     def pause(self, seconds: float | None) -> float:

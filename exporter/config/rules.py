@@ -32,6 +32,7 @@ _TAKEN_LABELS = frozenset(
         *("node_id", "gpu_rank", "quantile", "status", "stat", "replica", "gpu", "condition", "le"),
     }
 )
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Workspace:
     api_url: str
     key: ApiKey
     requests_per_second: float
-    ca_file: Path | None
+    ca: str | None
     targets: tuple[Target, ...]
     followed: tuple[Followed, ...] = ()
     discovery: Discovery | None = None
@@ -141,7 +142,7 @@ class _Builder:
         self._unique((place, target.key) for place, target in targets.items())
         self._unique((place, (each.model_id, each.environment)) for place, each in followed.items())
         url = self._url(f"{path}.api_url", raw.api_url)
-        ca_file = self._ca_file(f"{path}.ca_file", raw.ca_file)
+        ca = self._ca(f"{path}.ca_file", raw.ca_file)
         discovery = self._discovery(f"{path}.discovery", raw.discovery)
         self._unique(_placed(f"{path}.metadata_labels", raw.metadata_labels))
         key = self._key(path, raw)
@@ -152,7 +153,7 @@ class _Builder:
             url,
             key,
             raw.requests_per_second,
-            ca_file,
+            ca,
             tuple(targets.values()),
             tuple(followed.values()),
             discovery,
@@ -181,16 +182,19 @@ class _Builder:
             self._refuse(f"{shown(raw)} has an impossible address or port: write one that exists", path)
         return raw.rstrip("/")
 
-    def _ca_file(self, path: str, raw: str) -> Path | None:
+    def _ca(self, path: str, raw: str) -> str | None:
+        """The certificates in a file, as PEM; by its content, since a file is replaced under its name."""
         if not raw:
             return None
-        file = self._folder / raw
+        certificates, reason = "", "holds no PEM certificate"
         try:
-            ssl.create_default_context(cafile=file)
+            certificates = "\n".join(_CERTIFICATE.findall((self._folder / raw).read_text(errors="replace")))
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates or "none")
         except OSError as error:
-            reason = "holds no PEM certificate" if isinstance(error, ssl.SSLError) else error.strerror
+            if not isinstance(error, ssl.SSLError):
+                reason = str(error.strerror)
             self._refuse(f"{shown(raw)}: {reason}, write the path of a PEM file", path)
-        return file
+        return certificates
 
     def _model(self, path: str, raw: schema.Model, workspace: str) -> Target:
         if not raw.deployment_id:

@@ -229,7 +229,10 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 20
     ca_file: Annotated[
         FilePath,
-        Meta(description="Certificates (PEM) to trust instead of the usual ones, say a proxy's."),
+        Meta(
+            description="Certificates (PEM) to trust instead of the usual ones, say a proxy's; "
+            "read when the config is."
+        ),
     ] = ""
     models: Annotated[
         tuple[Model, ...], Meta(title="a list of models", description="The model deployments to poll.")

@@ -150,10 +150,16 @@ class Store:
             return reason not in old.reasons
 
     def hold_back(self, target: Target, reason: str, error: str, *, down: bool) -> None:
-        """Note why a poll did not even start; `down`: the target is no longer known to be up."""
+        """Note why a poll did not even start; `down`: the target is no longer known to be up.
+
+        Nor is one whose last good poll is so long ago that its series are gone.
+        """
         with self._lock:
+            self._expire()
             old = self._entries.get(target.key)
-            if old is not None and old.target == target and (down or old.up is None):
+            if old is None or old.target != target:
+                return
+            if down or old.up is None or (old.up and old.snapshot is None):
                 self._put(replace(old, up=False, reason=reason, error=error))
 
     def describe(self, descriptions: Mapping[str, Mapping[str, Piece]]) -> None:

@@ -26,6 +26,7 @@ MODEL = Target("team", "m1", "d1", CURRENT)
 OTHER = Target("team", "m2", "d2", CURRENT)
 LOOPS = Target("team", "", "l1", LoopsOptions())
 KEY = "sk-verysecret"
+STALE_AFTER = 300.0
 Made = TypeVar("Made")
 
 
@@ -77,7 +78,7 @@ class Bench:
     def __init__(self, clock: "Clock") -> None:
         self.client = FakeClient()
         self.store = Store(clock)
-        self.store.retarget([MODEL, OTHER, LOOPS], 300)
+        self.store.retarget([MODEL, OTHER, LOOPS], STALE_AFTER)
         self.telemetry = Telemetry()
         self.telemetry.watch(["team"])
         self.stop = threading.Event()
@@ -265,6 +266,16 @@ def test_a_pause_before_the_first_poll_is_its_outcome(bench: Bench) -> None:
     bench.poll(EndpointPaused("model_metrics", 10))
     assert (bench.entry().up, bench.entry().reason) == (False, "rate_limited")
     assert bench.entry().last_poll is None
+
+
+def test_a_pause_beyond_stale_after_takes_a_target_down_with_its_series(bench: Bench, clock: "Clock") -> None:
+    bench.poll()
+    bench.poll(ApiError("not_found", "no such model"), OTHER)
+    clock.now += STALE_AFTER
+    for target in (MODEL, OTHER):
+        bench.poll(EndpointPaused("model_metrics", 10), target)
+    assert (bench.entry().up, bench.entry().reason, bench.entry().snapshot) == (False, "rate_limited", None)
+    assert bench.entry(OTHER).reason == "not_found"
 
 
 def test_with_an_open_circuit_a_target_is_no_longer_up(bench: Bench, log: pytest.LogCaptureFixture) -> None:

@@ -53,6 +53,7 @@ def run(settings: Settings, environ: Mapping[str, str], redactor: Redactor, list
         time.time,
         reload,
         exporter.overview,
+        settings.shard,
     )
     file = settings.web_config_file
     web = LiveWebConfig(file, exporter.telemetry) if file else None

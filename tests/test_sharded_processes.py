@@ -69,8 +69,10 @@ def pages(config: Path, total: int, eventually: "Eventually") -> list[Page]:
                 *(f"--shard=baseten-exporter-{index}", f"--total-shards={total}"),
             ]
             stack.enter_context(running(command))
-        for url in urls:
+        for index, url in enumerate(urls):
             eventually(lambda url=url: _answers(f"{url}/-/ready"))  # type: ignore[misc] # a bound loop variable
+            status = httpx.get(f"{url}/api/v1/targets").json()
+            assert (status["shard"], status["total_shards"]) == (index, total)
         return [page(url) for url in urls]
 
 

@@ -29,7 +29,7 @@ def render(facts: Status, view: View, time: float, telemetry_path: str) -> str:
         _targets(facts, view, now),
     )
     footer = element("footer", "Times are in UTC. The page does not refresh by itself.")
-    body = element("body", _banner(facts.version, view, now, telemetry_path), main, footer)
+    body = element("body", _banner(facts, view, now, telemetry_path), main, footer)
     return "<!DOCTYPE html>\n" + element("html", _head(states["down"]), body, lang="en")
 
 
@@ -44,16 +44,17 @@ def _head(down: int) -> Html:
     )
 
 
-def _banner(version: str, view: View, now: datetime, telemetry_path: str) -> Html:
+def _banner(facts: Status, view: View, now: datetime, telemetry_path: str) -> Html:
     links = (
         ("Refresh", view.link()),
         ("Metrics", telemetry_path.removeprefix("/")),  # relative: a proxy may put us below a path
         ("JSON", "api/v1/targets"),
         ("Ready?", "-/ready"),
     )
+    shard = f", shard {facts.shard} of {facts.total_shards}" if facts.total_shards > 1 else ""
     return element(
         "header",
-        element("h1", f"baseten-exporter {version}"),
+        element("h1", f"baseten-exporter {facts.version}{shard}"),
         element("p", element("time", f"{now:%Y-%m-%d %H:%M:%S} UTC", datetime=_iso(now))),
         element("nav", *(element("a", text, href=href) for text, href in links), aria_label="Pages"),
     )

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from exporter.config import ConfigError
 from exporter.model import Target
+from exporter.sharding import WHOLE, Shard
 from exporter.store import Store
 from exporter.web import page, status
 from exporter.web.config import WebConfig
@@ -38,6 +39,7 @@ class Parts:
     clock: Callable[[], float]
     reload: Callable[[], None] | None
     workspaces: Callable[[], Sequence[status.WorkspaceStatus]]
+    shard: Shard = WHOLE
 
 
 def application(parts: Parts, telemetry_path: str, web: Callable[[], WebConfig] | None = None) -> Door:
@@ -102,7 +104,7 @@ def application(parts: Parts, telemetry_path: str, web: Callable[[], WebConfig] 
 
 
 def _status(parts: Parts) -> status.Status:
-    return status.status(parts.store.view()[1], parts.next_poll, parts.workspaces())
+    return status.status(parts.store.view()[1], parts.next_poll, parts.workspaces(), parts.shard)
 
 
 class PageResponse(Response):

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from exporter import __version__
 from exporter.model import Kind, Target
+from exporter.sharding import WHOLE, Shard
 from exporter.store import Entry
 
 Moment = Annotated[datetime, Meta(tz=True)]
@@ -81,6 +82,8 @@ class Status(msgspec.Struct, frozen=True):
     """The answer of `/api/v1/targets`: times in UTC, durations in seconds, null for never or unknown."""
 
     version: Annotated[str, Meta(description="Of the exporter.")]
+    shard: Annotated[int, Meta(description="Which of total_shards answers, from 0; the targets are its own.")]
+    total_shards: Annotated[int, Meta(description="How many exporters share the config.")]
     workspaces: tuple[WorkspaceStatus, ...]
     targets: tuple[TargetStatus, ...]
 
@@ -89,6 +92,7 @@ def status(
     entries: Iterable[Entry],
     next_poll: Callable[[Target], float | None],
     workspaces: Sequence[WorkspaceStatus],
+    shard: Shard = WHOLE,
 ) -> Status:
     intervals = {
         (each.workspace, endpoint.kind): endpoint.effective_interval_seconds
@@ -99,7 +103,7 @@ def status(
         _target(entry, next_poll(entry.target), intervals.get((entry.target.workspace, entry.target.kind)))
         for entry in entries
     )
-    return Status(__version__, tuple(workspaces), tuple(targets))
+    return Status(__version__, shard.index, shard.total, tuple(workspaces), tuple(targets))
 
 
 def to_json(facts: Status) -> bytes:

@@ -87,12 +87,7 @@ class Exporter:
             log.info("config reloaded", extra=self._facts(self._targets))
 
     def _load(self) -> Config:
-        """The config, with the shard's part of what each workspace may ask."""
-        config, total = self._load_config(), self._shard.total
-        workspaces = (
-            replace(each, requests_per_second=each.requests_per_second / total) for each in config.workspaces
-        )
-        return replace(config, workspaces=tuple(workspaces))
+        return part(self._load_config(), self._shard)
 
     def _take(self, config: Config) -> None:
         self.config = config
@@ -231,6 +226,15 @@ class Exporter:
             "interval": f"{config.poll.interval:g}s",
             "requests_per_minute": round(budget.requests_per_minute(config, targets)),
         }
+
+
+def part(config: Config, shard: Shard) -> Config:
+    """The config with a shard's part of what each workspace may ask."""
+    workspaces = (
+        replace(each, requests_per_second=each.requests_per_second / shard.total)
+        for each in config.workspaces
+    )
+    return replace(config, workspaces=tuple(workspaces))
 
 
 def wanted(workspace: Workspace) -> Wanted:

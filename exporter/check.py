@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 
 from exporter import budget
-from exporter.app import Exporter, wanted
+from exporter.app import Exporter, part, wanted
 from exporter.baseten.catalogue import CATALOGUE
 from exporter.baseten.client import DEPLOYMENTS, ENVIRONMENTS, LOOPS_DEPLOYMENTS, MODELS, PRICES
 from exporter.baseten.fetch import Api
@@ -13,11 +13,13 @@ from exporter.baseten.selection import Wanted, counts, missing_environments
 from exporter.config import Config, Workspace
 from exporter.model import ModelOptions, Target
 from exporter.polling.discovery import DEFAULT_INTERVAL, Discovery
+from exporter.sharding import WHOLE, Shard
 
 
-def offline(config: Config) -> Iterator[str]:
+def offline(config: Config, shard: Shard = WHOLE) -> Iterator[str]:
     """What the file alone says."""
-    yield from _targets(config, config.targets)
+    config = part(config, shard)
+    yield from _targets(config, [target for target in config.targets if shard.owns(target.key)])
     for workspace in config.workspaces:
         yield from (
             f"{workspace.name}: follows environment {entry.environment} of model {entry.model_id}"

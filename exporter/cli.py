@@ -53,12 +53,13 @@ def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
 
 
 def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
+    shard = _shard(arguments)
     config, said = _checked(arguments, environ)
     print(*said, sep="\n", end="")
     if not arguments.live:
-        print(*check.offline(config), sep="\n")
+        print(*check.offline(config, shard), sep="\n")
         return 0
-    exporter = app.Exporter(lambda: config, redactor)
+    exporter = app.Exporter(lambda: config, redactor, shard=shard)
     lines, good = check.live(exporter)
     print(redactor.redact("\n".join(lines)))
     exporter.close()
@@ -184,6 +185,7 @@ def _parser() -> argparse.ArgumentParser:
         _add_web_config(sub)
         _add_shard(sub)
     _add_web_config(check_)
+    _add_shard(check_)
     check_.add_argument("--live", action="store_true", help="ask the API, too: list all, poll one of each")
     show.add_argument("--targets", type=int, metavar="N", help="simulate so many deployments")
     return parser

@@ -10,6 +10,7 @@ from exporter import check
 from exporter.app import Exporter
 from exporter.config import load
 from exporter.logs import Redactor
+from exporter.sharding import WHOLE, Shard
 from exporter.simulator import Simulator, Wire, World
 
 KEY = "check-key"
@@ -24,11 +25,11 @@ def api() -> Iterator[Simulator]:
 
 @pytest.fixture
 def live(api: Simulator, tmp_path: Path) -> Live:
-    def run(*lines: str, environ: str = KEY) -> tuple[list[str], bool]:
+    def run(*lines: str, environ: str = KEY, shard: Shard = WHOLE) -> tuple[list[str], bool]:
         path = tmp_path / "config.yaml"
         head = ["workspaces:", "  - name: team", "    api_key_env: KEY", f"    api_url: {api.url}"]
         path.write_text("\n".join([*head, *(f"    {line}" for line in lines)]))
-        exporter = Exporter(lambda: load(path, {"KEY": environ}), Redactor())
+        exporter = Exporter(lambda: load(path, {"KEY": environ}), Redactor(), shard=shard)
         try:
             return check.live(exporter)
         finally:
@@ -55,6 +56,16 @@ def test_it_lists_the_targets_and_every_endpoint_s_cost(live: Live) -> None:
         "team: loops_deployments": "0.2",
         "team: instance_type_prices": "0.2",
     }
+
+
+def test_it_says_what_one_shard_polls_and_that_it_lists_everything(live: Live) -> None:
+    shards = [live(EVERYTHING, shard=Shard(index, 3))[0] for index in range(3)]
+    everything, _ = live(EVERYTHING)
+    polled = [line for lines in shards for line in lines if line.startswith("team/")]
+    assert sorted(polled) == sorted(line for line in everything if line.startswith("team/"))
+    for lines in shards:
+        (cost,) = (line for line in lines if line.startswith("team: deployments, "))
+        assert cost.startswith("team: deployments, 1.6 requests/minute: 0.4% of")  # of a third of the rate
 
 
 @pytest.mark.parametrize(

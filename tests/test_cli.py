@@ -174,6 +174,24 @@ def test_check_prints_what_would_be_polled_and_its_cost_and_asks_nothing(
     assert not api.requests
 
 
+def test_check_says_what_one_shard_polls_at_its_part_of_the_rate(cli: Cli, config: str) -> None:
+    shards = [cli("check", config, f"--shard={n}", "--total-shards=2").stdout.splitlines() for n in (0, 1)]
+    polled = sorted(line for lines in shards for line in lines if line.startswith("team/"))
+    assert polled == [
+        "team/loops/tr2x4sft",
+        "team/model/q7chat32/w5prod01",
+        "team/model/upsca1er/x1idle06",
+    ]
+    trainer = "team: loops_metrics, 2.0 requests/minute: 0.3% of requests_per_second, 0.0% of the API's limit"
+    assert [line for lines in shards for line in lines if "loops_metrics" in line] == [trainer]
+
+
+def test_check_needs_to_know_which_shard(cli: Cli, config: str) -> None:
+    done = cli("check", config, "--total-shards=2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--shard: ''" in done.stderr
+
+
 def test_check_warns_of_more_than_the_rate_allows(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(CONFIG.format(url="http://127.0.0.1:9", rate=0.05))

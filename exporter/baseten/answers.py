@@ -103,7 +103,7 @@ MAX_VALUES = 1_000_000
 """JSON values in an answer. Three bytes of JSON can become 64 of Python: a cap on the body is not enough."""
 
 
-def decode(answer_type: type[Answer], body: bytes) -> Answer:
+def decode(answer_type: type[Answer], body: bytes | bytearray) -> Answer:
     """Read an answer; ApiError `invalid_response` names the JSON path that is not as documented."""
     if len(body) > MAX_VALUES and sum(map(body.count, (b"[", b"{", b","))) > MAX_VALUES:
         raise ApiError("too_large", f"the answer holds more than {MAX_VALUES:,} values")

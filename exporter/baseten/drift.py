@@ -38,7 +38,7 @@ class Drift:
         self._next: dict[str, float] = {}
         self.found: dict[tuple[str, Unknown], None] = {}
 
-    def look(self, endpoint: str, body: bytes, answer_type: type) -> None:
+    def look(self, endpoint: str, body: bytes | bytearray, answer_type: type) -> None:
         """Compare an answer, already found good, with its type."""
         now = self._clock()
         if now < self._next.get(endpoint, now):

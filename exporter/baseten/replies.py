@@ -4,7 +4,7 @@ import math
 import ssl
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from types import MappingProxyType
@@ -32,17 +32,22 @@ class Reply(NamedTuple):
     """What came, as it was sent; `content` unfolds it."""
 
     status: int
-    raw: bytes
+    raw: bytes | bytearray
     encoding: str = "identity"
     retry_after: str | None = None
 
 
-def gather(chunks: Iterable[bytes]) -> bytes:
-    """A body as it is sent, at most MAX_BODY."""
-    return b"".join(_capped(chunks))
+def gather(chunks: Iterable[bytes]) -> bytearray:
+    """A body as it is sent, at most MAX_BODY; never there twice, as in pieces and joined."""
+    body = bytearray()
+    for chunk in chunks:
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise _too_large()
+    return body
 
 
-def content(reply: Reply) -> bytes:
+def content(reply: Reply) -> bytes | bytearray:
     """The body, decompressed, at most MAX_BODY; a gzip bomb is not unfolded to find out."""
     encoding = reply.encoding.lower()
     if encoding == "gzip":
@@ -52,16 +57,7 @@ def content(reply: Reply) -> bytes:
     raise ApiError("invalid_response", f"answered with content-encoding {encoding[:20]!r}, unasked")
 
 
-def _capped(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    size = 0
-    for chunk in chunks:
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise _too_large()
-        yield chunk
-
-
-def _gunzip(raw: bytes) -> bytes:
+def _gunzip(raw: bytes | bytearray) -> bytes:
     decompressor = zlib.decompressobj(_GZIP)
     try:
         unfolded = decompressor.decompress(raw, MAX_BODY + 1)
@@ -113,7 +109,7 @@ def _reason(status: int) -> Reason:
     return "client_error" if status >= 400 else "invalid_response"
 
 
-def _error_body(body: bytes) -> ErrorBody:
+def _error_body(body: bytes | bytearray) -> ErrorBody:
     if len(body) > _MAX_REFUSAL:  # no explanation of the API's
         return ErrorBody()
     try:

@@ -168,6 +168,32 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
     return caplog
 
 
+# Listings with something wrong in them
+
+
+@pytest.mark.parametrize(
+    ("path", "fault", "reason"),
+    [
+        ("/instance_type_prices", "nan literal", "not_finite"),
+        ("/deployments$", "duplicate series", "duplicate"),
+        ("/environments$", "duplicate series", "duplicate"),
+    ],
+)
+def test_what_a_listing_says_in_vain_is_counted(bench: Bench, path: str, fault: str, reason: str) -> None:
+    bench.list_at(0)
+    registry = bench.exporter.telemetry.registry
+
+    def dropped() -> dict[str, float]:
+        samples = [each for metric in registry.collect() for each in metric.samples]
+        name = "baseten_exporter_dropped_samples_total"
+        return {each.labels["reason"]: each.value for each in samples if each.name == name and each.value}
+
+    assert dropped() == {}
+    bench.api.fail(path, fault)
+    bench.list_at(0)
+    assert dropped().keys() == {reason}
+
+
 # Listings that fail
 
 

@@ -28,7 +28,7 @@ from exporter.baseten.answers import LoopsAnswer, ModelAnswer, decode
 from exporter.baseten.drift import Drift, Unknown
 from exporter.baseten.errors import REASONS, ApiError
 from exporter.baseten.harvest import Harvest
-from exporter.baseten.inventory import Inventory, ModelListing, families
+from exporter.baseten.inventory import Inventory, ModelListing, harvest
 from exporter.baseten.names import MetricNames
 from exporter.baseten.replies import Reply, refusal
 from exporter.baseten.selection import Wanted, counts, missing_environments, select
@@ -281,7 +281,7 @@ def listed(name: str, body: bytes) -> None:
         tuple(answers["loops_deployments"].deployments),
         {price.instance_type.name: price for price in answers["instance_type_prices"].instance_types},
     )
-    described = families(inventory, EVERYTHING.metadata)
+    described = harvest(inventory, EVERYTHING.metadata).families()
     targets = select(EVERYTHING, inventory)
     counts(EVERYTHING, inventory)
     list(missing_environments(EVERYTHING, inventory))

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from exporter import exposition
 from exporter.baseten.answers import decode
 from exporter.baseten.errors import ApiError
-from exporter.baseten.inventory import METRICS, Inventory, ModelListing, families
+from exporter.baseten.inventory import METRICS, Inventory, ModelListing, harvest
 from exporter.baseten.listings import Deployments, Environments, Models, Prices, Trainers
 from exporter.baseten.selection import Wanted, select
 from exporter.exposition import Format
@@ -49,7 +49,7 @@ def _read(listing: Any, **answer: object) -> Any:
 
 
 def page(inventory: Inventory, metadata: Collection[str] = (), own: Labels = WORKSPACE) -> list[str]:
-    pieces = exposition.pieces(families(inventory, metadata), own)
+    pieces = exposition.pieces(harvest(inventory, metadata).families(), own)
     text = b"".join(exposition.blocks(grouped([pieces]), Format.TEXT)).decode()
     return sorted(line for line in text.split("\n") if line and not line.startswith("#"))
 
@@ -384,7 +384,7 @@ def test_families_and_labels_are_those_listed_for_the_documentation() -> None:
         [{"id": "t", "status": {"name": "RUNNING"}, "sampler": {**SAMPLER, "status": {"name": "ACTIVE"}}}],
         [priced("L4", 0.5)],
     )
-    found = {family.name: family for family in families(everything, NAMES)}
+    found = {family.name: family for family in harvest(everything, NAMES).families()}
     assert found.keys() == {each.family for each in METRICS}
     for metric in METRICS:
         family = found[metric.family]
@@ -462,7 +462,7 @@ EVERYTHING = Discovery(
 
 def check_page(inventory: Inventory, metadata: Collection[str]) -> None:
     """Both parsers read the page, and no series stands on it twice."""
-    pieces = exposition.pieces(families(inventory, metadata), WORKSPACE)
+    pieces = exposition.pieces(harvest(inventory, metadata).families(), WORKSPACE)
     for page_format, read, end in (
         (Format.TEXT, read_text, ""),
         (Format.OPENMETRICS, read_openmetrics, "# EOF\n"),

@@ -16,7 +16,7 @@ from exporter.baseten.listings import (
     Trainer,
 )
 from exporter.baseten.values import clean_text, label_text, parse_time
-from exporter.model import Family, Labels
+from exporter.model import Labels
 
 Texts = tuple[str | None, ...]
 
@@ -151,24 +151,24 @@ METRICS = (
 )
 
 
-def families(inventory: Inventory, metadata: Collection[str]) -> list[Family]:
+def harvest(inventory: Inventory, metadata: Collection[str]) -> Harvest:
     """All that is listed, also what is scaled to zero or has no metrics.
 
     `metadata` names the labels that stand on every series of a deployment; its info has them all.
     """
-    harvest = Harvest(oldest=0.0)
+    gathered = Harvest(oldest=0.0)
     for listing in inventory.models.values():
         for deployment in listing.deployments:
-            _add_deployment(harvest, listing.model, deployment, inventory.prices, metadata)
+            _add_deployment(gathered, listing.model, deployment, inventory.prices, metadata)
         for environment in listing.environments:
-            _add_environment(harvest, listing.model, environment)
+            _add_environment(gathered, listing.model, environment)
     for trainer in inventory.trainers:
-        _add_trainer(harvest, trainer)
+        _add_trainer(gathered, trainer)
     for each in inventory.prices.values():
         instance = each.instance_type
         count = None if instance.gpu_count is None else f"{instance.gpu_count:g}"
-        _add(harvest, INSTANCE_PRICE, (instance.name, instance.gpu_type, count), each.price)
-    return harvest.families()
+        _add(gathered, INSTANCE_PRICE, (instance.name, instance.gpu_type, count), each.price)
+    return gathered
 
 
 def _add_deployment(

@@ -9,7 +9,7 @@ from typing import TypeVar
 from exporter import exposition
 from exporter.baseten.client import Client
 from exporter.baseten.errors import ApiError, HeldBack, Stopping
-from exporter.baseten.inventory import Inventory, ModelListing, families
+from exporter.baseten.inventory import Inventory, ModelListing, harvest
 from exporter.baseten.listings import Environment, Model, Price, Trainer
 from exporter.baseten.selection import Wanted, counts, missing_environments, select
 from exporter.model import Kind, Piece, Target
@@ -154,7 +154,11 @@ class Discovery:
     def _know(self, inventory: Inventory) -> None:
         self.inventory = inventory
         labels = (("workspace", self.wanted.workspace),)
-        listed = self._shard.share(self.wanted.workspace, families(inventory, self.wanted.metadata))
+        gathered = harvest(inventory, self.wanted.metadata)
+        for reason, lost in gathered.dropped.items():
+            if reason != "null":  # where a listing has nothing to say
+                self._telemetry.dropped(reason, lost)
+        listed = self._shard.share(self.wanted.workspace, gathered.families())
         self.description = exposition.pieces(listed, labels)
         self.targets = tuple(each for each in select(self.wanted, inventory) if self._shard.owns(each.key))
         for kind, count in counts(self.wanted, inventory).items():

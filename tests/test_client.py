@@ -253,17 +253,23 @@ def test_a_connection_is_used_again(client_for: ClientFor) -> None:
     assert connections == [1]
 
 
-def test_the_connections_close_when_the_last_poll_lets_go(
-    simulator: Simulator, client_for: ClientFor
-) -> None:
+@pytest.mark.parametrize("broken", [False, True], ids=["all well", "circuit open"])
+def test_the_connections_close_when_the_last_poll_lets_go(simulator: Simulator, *, broken: bool) -> None:
+    """At once, without the garbage collector."""
     client = Client(
         Connection("w", simulator.url, ApiKey.from_env("KEY", KEY), 1e6, 5), Told(), lambda seconds: False
     )
-    ask(client)
+    if broken:
+        simulator.fail("", "401")
+    for _ in range(THRESHOLD):
+        with suppress(ApiError):
+            ask(client)
+    assert client.is_cut_off() == broken
     with client._connections.one() as http:
         assert len(http._pool.connections) == 1
+    gc.disable()
     del client
-    gc.collect()
+    gc.enable()
     assert http._pool.connections == []
 
 

@@ -1,7 +1,11 @@
-"""What answers cost in memory at their worst: less than what the chart allows a pod."""
+"""What answers cost in memory at their worst: less than what the chart allows a pod, and nothing for long."""
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType, TracebackType
 from typing import TYPE_CHECKING
 
 import httpx
@@ -12,6 +16,7 @@ from exporter.baseten.answers import MAX_VALUES
 from exporter.simulator import FAULTS, Fault, Simulator, World
 from exporter.simulator.faults import body
 from tests.conftest import _answers, _free_port, running
+from tests.helpers_bench import CHAT, TRAINER, Bench
 
 if TYPE_CHECKING:
     from tests.conftest import Eventually
@@ -71,3 +76,40 @@ def test_no_answer_takes_more_memory_than_a_pod_has(
             eventually(lambda: sum(api.requests.values()) > asked + TARGETS)
             most = peak(process.pid)
     assert most < limit()
+
+
+@contextmanager
+def uncollected() -> Iterator[list[object]]:
+    """What would be left to the garbage collector of all that happens meanwhile."""
+    left: list[object] = []
+    gc.collect()
+    gc.disable()
+    try:
+        yield left
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left += gc.garbage
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, "nobody listens"])
+def test_a_failure_goes_with_all_that_was_in_it(tmp_path: Path, fault: str) -> None:
+    """No cycle keeps frames and their bodies: the collector looks rarely, and not at how large they are."""
+    with Simulator(World.demo(), limit=None) as api:
+        bench = Bench(tmp_path / "config.yaml", api)
+        bench.reload(bench.workspace(models=CHAT, loops=TRAINER, discovery="{models: {}, loops: {}}"))
+        bench.exporter.list_once()
+        bench.poll_all()
+        with uncollected() as left:
+            if fault in FAULTS:
+                api.fail("", fault)
+            else:
+                api.__exit__(None, None, None)
+            bench.exporter.list_once()
+            bench.poll_all()
+        bench.exporter.close()
+    held = (BaseException, FrameType, TracebackType)
+    assert [each for each in left if isinstance(each, held)] == []

@@ -57,14 +57,14 @@ class Circuit:
         if error.reason not in _COUNT:  # an answer is an answer, though not the wanted one
             self.succeeded()
             return
+        kept, now = error.kept(), self._clock()
         with self._lock:
             self._failures += 1
-            now = self._clock()
             if self._outage is not None:
-                self._outage = replace(self._outage, error=error)
+                self._outage = replace(self._outage, error=kept)
             elif self._failures >= THRESHOLD:
-                self._outage = Outage(error, now, now + self._interval)
-                extra = {"workspace": self._workspace, "reason": error.reason, "error": error}
+                self._outage = Outage(kept, now, now + self._interval)
+                extra = {"workspace": self._workspace, "reason": error.reason, "error": kept}
                 log.warning("circuit open: nothing but a probe per interval goes out", extra=extra)
 
     def succeeded(self) -> None:

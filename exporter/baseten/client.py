@@ -204,8 +204,10 @@ class Client:
             try:
                 reply = self._attempt(endpoint, request, key, end)
             except ApiError as error:
-                key = self._before_retry(endpoint, error, key, end, Spare() if spare is None else spare)
-                reply = self._attempt(endpoint, request, key, end)
+                again = self._before_retry(endpoint, error, key, end, Spare() if spare is None else spare)
+                if again is None:
+                    raise
+                reply = self._attempt(endpoint, request, again, end)
             made = self._read(endpoint, reply, answer_type, use)
         except ApiError as error:
             error.endpoint = endpoint
@@ -222,18 +224,18 @@ class Client:
             self._circuit.probe_now()
         return key
 
-    def _before_retry(self, endpoint: str, error: ApiError, key: str, end: float, spare: Spare) -> str:
-        """Wait for the retry and return the key for it; raises `error` where there is to be none."""
+    def _before_retry(self, endpoint: str, error: ApiError, key: str, end: float, spare: Spare) -> str | None:
+        """Wait for the retry and return the key for it; None where there is to be none."""
         fresh = self._connection.key.refresh() if error.reason == "auth" else key
         if not (error.transient or fresh != key) or not spare.take():
-            raise error
+            return None
         try:
             turn = self.throttles[endpoint].reserve()
         except EndpointPaused:
-            raise error from None
+            return None
         wait = max(turn, error.retry_after or 0) + random.uniform(*_JITTER)  # noqa: S311 - no secret
         if time.monotonic() + wait >= end:
-            raise error
+            return None
         self._observer.retried(self._connection.workspace, endpoint)
         self._take_turn(wait, endpoint)
         return fresh

@@ -47,6 +47,18 @@ class ApiError(Exception):
         self.retry_after = retry_after
         self.transient = transient
 
+    def kept(self) -> "ApiError":
+        """What of it may be kept: an exception holds on to its traceback, and so to answers and clients."""
+        copy = ApiError(
+            self.reason,
+            str(self),
+            status=self.status,
+            retry_after=self.retry_after,
+            transient=self.transient,
+        )
+        copy.endpoint = self.endpoint
+        return copy
+
 
 class HeldBack(Exception):  # noqa: N818 - a state, not an error: the poll is skipped
     """Not asked, for a failure before: `reason` says of which kind."""

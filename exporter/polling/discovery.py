@@ -102,7 +102,7 @@ class Lister:
         try:
             return ask()
         except ApiError as error:
-            self.failures.append(error)
+            self.failures.append(error.kept())
         except HeldBack as held:
             self.failures.append(ApiError(held.reason, str(held)))
         return old

@@ -212,7 +212,11 @@ class Bench:
             self.exporter.poller.poll(self.target(subject.target))
         else:
             self.exporter.discoveries["team"].run_once()
-        return self._counted() - before
+        counted = self._counted() - before
+        if not subject.target:  # one bad number of a listing may cost several series
+            counted |= {what: 1 for what in counted if what.startswith("dropped")}
+            counted &= Counter(dict.fromkeys(counted, 1))
+        return counted
 
     def poll(self, targets: Iterable[Target]) -> None:
         for target in targets:
@@ -435,7 +439,7 @@ def test_fault(
     bench.heal()
     reloaded = failure.begin in ADDRESSES
     if failure.reason == "rate_limited":
-        reloaded = wait_or_reload(bench, subject, eventually)
+        wait(bench, subject, eventually)
     assert bench.ask(subject) == {}
     assert_healed(bench, subject, before)
     # A reload begins listing anew: there it is the reload that the log speaks of.
@@ -474,15 +478,13 @@ def assert_healed(bench: Bench, subject: Subject, before: Page) -> None:
         assert own(page, bench.target(subject.target), "up") == 1
 
 
-def wait_or_reload(bench: Bench, subject: Subject, eventually: "Eventually") -> bool:
-    """Let the pause pass; end one that is long by a reload, after which the API is asked anew."""
+def wait(bench: Bench, subject: Subject, eventually: "Eventually") -> None:
+    """Let the pause pass, a long one as if it were over."""
     client = bench.exporter.poller.apis["team"].client
-    if client.paused(subject.endpoint) <= 2:
-        eventually(lambda: client.paused(subject.endpoint) == 0)
-        return False
-    assert 2 < client.paused(subject.endpoint) <= 10
-    bench.reload(requests_per_second="90")
-    return True
+    if client.paused(subject.endpoint) > 2:
+        assert client.paused(subject.endpoint) <= 10
+        client.throttles[subject.endpoint]._resume -= 9
+    eventually(lambda: client.paused(subject.endpoint) == 0)
 
 
 # Answers that are only odd
@@ -492,10 +494,7 @@ Expected = Callable[[Bench, Subject, Page, Page], None]
 
 
 class Odd(NamedTuple):
-    """What is sent; what becomes of it: what a poll drops, of the `series` it had, and what is seen then.
-
-    What a listing leaves out is not counted.
-    """
+    """What is sent; what becomes of it: what is dropped of the `series` there were, and what is seen then."""
 
     fault: str | Fault
     seen: Expected
@@ -551,8 +550,10 @@ def escaped(bench: Bench, subject: Subject, before: Page, page: Page) -> None:
 
 ODD = {
     "slow but valid": Odd("slow", unchanged),
-    "nulls": Odd("null numbers", absent, lambda kind, series: {"null": series}),
-    "NaN literal": Odd("nan literal", absent, lambda kind, series: {"not_finite": series}),
+    "nulls": Odd("null numbers", absent, lambda kind, series: {"null": series} if kind != "listing" else {}),
+    "NaN literal": Odd(
+        "nan literal", absent, lambda kind, series: {"not_finite": series if kind != "listing" else 1}
+    ),
     "unknown enum": Odd("unknown enum", named_anew),
     "duplicate series": Odd(
         "duplicate series",
@@ -563,7 +564,11 @@ ODD = {
     "100,000 label sets": Odd(
         "many label sets",
         capped,
-        lambda kind, series: {"series_limit": series - {"model": 1, "loops": 4}[kind] + MANY - CAP},
+        lambda kind, series: (
+            {"series_limit": series - {"model": 1, "loops": 4}[kind] + MANY - CAP}
+            if kind != "listing"
+            else {}
+        ),
         "more series than max_series_per_target: the rest is dropped",
     ),
     "hostile labels": Odd("hostile labels", escaped),
@@ -579,7 +584,8 @@ def test_odd_answer(bench_of: MakeBench, log: pytest.LogCaptureFixture, odd: Odd
     log.clear()
 
     # It is a good answer; what of it is of no use is counted, each time, and warned of once.
-    drops = odd.drops(subject.target.split("/")[1], len(of(before, subject))) if subject.target else {}
+    kind = subject.target.split("/")[1] if subject.target else "listing"
+    drops = odd.drops(kind, len(of(before, subject)))
     for _ in range(2):
         assert bench.ask(subject) == {f"dropped: {reason}": count for reason, count in drops.items()}
     others = bench.others(subject, "target")
@@ -646,6 +652,7 @@ def each(reason: str, *literals: str) -> dict[str, str]:
 
 AUTOSCALING = "m.._replica|autoscaling_window|scale_down_delay|concurrency_target|target_utilization.*"
 NO_NUMBER = each("1 not_a_number", "true", '"x"', "[]", "{}")
+NOT_FINITE = each("1 not_finite", "1e999")
 POINT = each("1 bad_timestamp")
 
 FIELDS: dict[str, tuple[Subject, list[Field]]] = {
@@ -661,9 +668,7 @@ FIELDS: dict[str, tuple[Subject, list[Field]]] = {
             Field(r".*\.label_sets\[\]\.\w+", ANY, each("1 bad_label", "[]", "{}")),
             Field(r".*\.values", ITEMS, each("all misaligned")),
             Field(r".*\.values\[\]", ANY, each("4 misaligned")),
-            Field(
-                r".*\.values\[\]\[\]", ANY, NO_NUMBER | each("1 null", "null") | each("1 not_finite", "1e999")
-            ),
+            Field(r".*\.values\[\]\[\]", ANY, NO_NUMBER | NOT_FINITE | each("1 null", "null")),
             Field(r".*\.end_epoch_millis", NUMBER, each("all too_old", "7")),
             Field(r".*\.(start_epoch_millis|step_seconds)", NUMBER),
             Field(r".*\.mode", ANY),
@@ -699,7 +704,7 @@ FIELDS: dict[str, tuple[Subject, list[Field]]] = {
             Field(r".*\.deployments", ITEMS),
             Field(r".*\]\.id", ID),
             Field(r".*\]\.(name|environment|status|instance_type_name|created_at)", TEXT),
-            Field(rf".*\.(active_replica_count|{AUTOSCALING})", NUMBER),
+            Field(rf".*\.(active_replica_count|{AUTOSCALING})", NUMBER, NOT_FINITE),
             Field(r".*\.(autoscaling_settings|labels)", OBJECT),
             Field(".*", ANY),
         ],
@@ -713,7 +718,7 @@ FIELDS: dict[str, tuple[Subject, list[Field]]] = {
             Field(r".*_deployment", {"null"}),
             Field(r".*\.in_progress_promotion", OBJECT),
             Field(r".*_promotion\.status", TEXT),
-            Field(r".*\.percent_traffic_to_new_version", NUMBER),
+            Field(r".*\.percent_traffic_to_new_version", NUMBER, NOT_FINITE),
             Field(".*", ANY),
         ],
     ),
@@ -736,7 +741,8 @@ FIELDS: dict[str, tuple[Subject, list[Field]]] = {
             Field(r".*\.instance_types", ITEMS),
             Field(r".*\.name", ID),
             Field(r".*\.gpu_type", TEXT),
-            Field(r".*\.(price|gpu_count)", NUMBER),
+            Field(r".*\.price", NUMBER, NOT_FINITE),
+            Field(r".*\.gpu_count", NUMBER),
             Field(".*", ANY),
         ],
     ),

@@ -2,9 +2,10 @@
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from exporter import exposition
 from exporter.baseten.client import Client
@@ -15,6 +16,9 @@ from exporter.baseten.selection import Wanted, counts, missing_environments, sel
 from exporter.model import Kind, Piece, Target
 from exporter.sharding import Shard
 from exporter.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from exporter.baseten.harvest import DropReason
 
 log = logging.getLogger(__name__)
 
@@ -146,6 +150,7 @@ class Discovery:
         self.targets: tuple[Target, ...] = ()
         self.description: Mapping[str, Piece] = {}
         self.inventory = inventory or Inventory()
+        self._lost: Counter[DropReason] = Counter()  # by the last listing
         if self.attempted:
             self._know(self.inventory)
         if not wanted.lists():
@@ -155,9 +160,7 @@ class Discovery:
         self.inventory = inventory
         labels = (("workspace", self.wanted.workspace),)
         gathered = harvest(inventory, self.wanted.metadata)
-        for reason, lost in gathered.dropped.items():
-            if reason != "null":  # where a listing has nothing to say
-                self._telemetry.dropped(reason, lost)
+        self._lost = gathered.dropped
         listed = self._shard.share(self.wanted.workspace, gathered.families())
         self.description = exposition.pieces(listed, labels)
         self.targets = tuple(each for each in select(self.wanted, inventory) if self._shard.owns(each.key))
@@ -196,6 +199,9 @@ class Discovery:
             self._know(inventory)
             self._found(self)
             self.attempted = True  # only now: what was found is to be polled before the exporter is ready
+        for reason, count in () if lister.failures else self._lost.items():
+            if reason != "null":  # where a listing has nothing to say
+                self._telemetry.dropped(reason, count)
         return lister.failures
 
     def _judge(self, failures: list[ApiError]) -> None:

@@ -1,5 +1,6 @@
 """How many requests a configuration makes, and how much of its allowance that is."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -72,7 +73,7 @@ def warnings(config: Config, effective: Mapping[tuple[str, Kind], float]) -> lis
     for (workspace, kind), seconds in effective.items():
         if seconds > config.poll.interval:
             lines.append(
-                f"{workspace}: {kind} targets are polled every {seconds:.0f} s instead of "
+                f"{workspace}: {kind} targets are polled every {_above(seconds)} s instead of "
                 f"{config.poll.interval:g} s, since requests_per_second allows no more: raise it, "
                 "ask less or raise poll.interval"
             )
@@ -82,6 +83,11 @@ def warnings(config: Config, effective: Mapping[tuple[str, Kind], float]) -> lis
                 f"and series of {kind} targets will come and go: raise it, too"
             )
     return lines
+
+
+def _above(seconds: float) -> int:
+    """In whole seconds, not fewer: what is stretched must not look as if it were not."""
+    return math.ceil(seconds - 1e-9)
 
 
 def requests_per_minute(config: Config, targets: Iterable[Target]) -> float:

@@ -51,7 +51,8 @@ def unmatched(discovery: Discovery) -> Iterator[str]:
     for kind, count in counts(wanted, inventory).items():
         if count == 0 and kind in discovery.heard:
             yield f"{wanted.workspace}: discovery of {kind} targets matches nothing"
-    for model_id, environment in missing_environments(wanted, inventory):
+    missing = missing_environments(wanted, inventory) if "model" in discovery.heard else ()
+    for model_id, environment in missing:
         yield f"{wanted.workspace}: nothing is in environment {environment} of model {model_id}"
 
 

@@ -6,17 +6,18 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 from exporter import __version__, app, check, demo, serving
 from exporter.config import Config, ConfigError, Problem, load
-from exporter.diagnosis import diagnose
+from exporter.diagnosis import ADVICE, diagnose
 from exporter.exposition import Format, blocks
 from exporter.logs import Redactor, configure
 from exporter.sharding import Shard, ShardError
+from exporter.web.config import WebConfig
 from exporter.web.config import load as web_config
 from exporter.web.server import listen
 
@@ -55,7 +56,10 @@ def _run(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
 def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
     shard = _shard(arguments)
     config, said = _checked(arguments, environ)
-    print(*said, sep="\n", end="")
+    if shard.total > 1:
+        said.append(f"shard {shard.index} of {shard.total}, at its part of requests_per_second:")
+    for line in said:
+        print(line)
     if not arguments.live:
         print(*check.offline(config, shard), sep="\n")
         return 0
@@ -69,7 +73,7 @@ def _check(arguments: Arguments, environ: Environment, redactor: Redactor) -> in
 def _checked(arguments: Arguments, environ: Environment) -> tuple[Config, list[str]]:
     """The config, and what there is to say of the web config; ConfigError with the problems of both files."""
     problems: list[Problem] = []
-    said = []
+    said: list[str] = []
     config = None
     try:
         config = load(arguments.config_file, environ)
@@ -78,20 +82,31 @@ def _checked(arguments: Arguments, environ: Environment) -> tuple[Config, list[s
     file = arguments.web_config_file
     try:
         if file is not None:
-            web = web_config(file)
-            until = (
-                f"TLS until {datetime.fromtimestamp(web.expiry, UTC):%Y-%m-%d}" if web.expiry else "no TLS"
-            )
-            said.append(f"{file}: {until}, {len(web.users)} users\n")
+            said += _web_facts(file, web_config(file))
     except ConfigError as error:
-        problems += [Problem(f"{file}: {each.path}", each.message) for each in error.problems]
+        about = str(file)
+        problems += [
+            each if each.path == about else Problem(f"{about}: {each.path}", each.message)
+            for each in error.problems
+        ]
     if config is None or problems:
         raise ConfigError(problems)
     return config, said
 
 
+def _web_facts(file: Path, web: WebConfig) -> Iterator[str]:
+    tls = "no TLS"
+    if web.expiry is not None:
+        date = f"{datetime.fromtimestamp(web.expiry, UTC):%Y-%m-%d}"
+        tls = f"TLS until {date}" if web.expiry > time.time() else f"TLS that ended on {date}: renew it"
+    yield f"{file}: {tls}, users: {len(web.users)}"
+    if web.users and web.expiry is None:
+        yield "  passwords cross the network in clear: use them together with TLS"
+
+
 def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int:
-    exporter = app.Exporter(lambda: load(arguments.config_file, environ), redactor)
+    shard = _shard(arguments)
+    exporter = app.Exporter(lambda: load(arguments.config_file, environ), redactor, shard=shard)
     failures = exporter.list_once()
     targets = exporter.targets
     with ThreadPoolExecutor(exporter.config.poll.concurrency) as pool:
@@ -106,6 +121,7 @@ def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int
     for workspace, errors in failures.items():
         for error in errors:
             print(redactor.redact(f"{workspace}: could not list {error.endpoint}: {error}"), file=sys.stderr)
+            print(f"  advice: {ADVICE[error.reason]}", file=sys.stderr)
     for discovery in exporter.discoveries.values():
         for line in check.unmatched(discovery):
             print(line, file=sys.stderr)
@@ -142,9 +158,12 @@ def _settings(arguments: Arguments, config_file: Path) -> serving.Settings:
 
 
 def _shard(arguments: Arguments) -> Shard:
-    only = "0" if arguments.total_shards == 1 else ""  # of several, each has to be told which it is
+    total = arguments.total_shards
+    if arguments.shard is None and total > 1:
+        print(f"--shard is missing: which of {total} this is, from 0 to {total - 1}", file=sys.stderr)
+        sys.exit(2)
     try:
-        return Shard.of(arguments.shard or only, arguments.total_shards)
+        return Shard.of(arguments.shard or "0", total)
     except ShardError as error:
         print(f"--shard: {error}", file=sys.stderr)
         sys.exit(2)
@@ -185,9 +204,12 @@ def _parser() -> argparse.ArgumentParser:
         _add_web_config(sub)
         _add_shard(sub)
     _add_web_config(check_)
-    _add_shard(check_)
+    for sub in (once, check_):
+        _add_shard(sub)
     check_.add_argument("--live", action="store_true", help="ask the API, too: list all, poll one of each")
-    show.add_argument("--targets", type=int, metavar="N", help="simulate so many deployments")
+    show.add_argument(
+        "--targets", type=_count, metavar="N", help="simulate so many deployments instead of a handful"
+    )
     return parser
 
 
@@ -246,6 +268,12 @@ def _add_shard(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="how many exporters share this config, each polling its part (default: %(default)s)",
     )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1")
+    return int(text)
 
 
 def _path(text: str) -> str:

@@ -1,16 +1,17 @@
 """What `once` tells a person about one poll: what was asked, what came back, what to change. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 
+from exporter.baseten.catalogue import CATALOGUE
 from exporter.baseten.errors import Reason
 from exporter.baseten.harvest import DropReason, Harvest
 from exporter.baseten.model_metrics import Question, questions
 from exporter.baseten.names import MetricNames
-from exporter.model import LoopsOptions, Snapshot
+from exporter.model import LoopsOptions, ModelOptions, Snapshot
 from exporter.polling.poller import Outcome
 
-_FAILURES: Mapping[Reason, str] = MappingProxyType(
+ADVICE: Mapping[Reason, str] = MappingProxyType(
     {
         "timeout": "raise poll.timeout, or ask for less: a shorter window or a list of metrics",
         "connection": "check api_url, DNS, the firewall and the proxy variables",
@@ -51,7 +52,7 @@ def diagnose(outcome: Outcome, now: float, names: MetricNames) -> Iterator[str]:
     yield from (f"  asked: {question}" for question in _asked(outcome, now, names))
     if outcome.reason is not None:
         yield f"  error: {outcome.error}"
-        yield f"  advice: {_FAILURES[outcome.reason]}"
+        yield f"  advice: {ADVICE[outcome.reason]}"
     if outcome.harvest is not None and outcome.snapshot is not None:
         yield f"  got: {_got(outcome.snapshot, now)}"
         yield from (
@@ -59,8 +60,17 @@ def diagnose(outcome: Outcome, now: float, names: MetricNames) -> Iterator[str]:
             for reason, count in sorted(outcome.harvest.dropped.items())
         )
         yield from (f"  advice: {advice}" for advice in _advice(outcome.harvest, outcome.snapshot))
-    if outcome.target.kind == "model":
-        yield from (f"  rejected: the API does not know the metric {name}" for name in names.rejected())
+    yield from (
+        f"  rejected: the API does not know the metric {name}"
+        for name in names.rejected()
+        if name in _wanted(outcome.target.options)
+    )
+
+
+def _wanted(options: ModelOptions | LoopsOptions) -> Collection[str]:
+    """The metric names that a poll asks for by name."""
+    asked = options.metrics if isinstance(options, ModelOptions) else ()
+    return CATALOGUE if asked == "all" else asked if isinstance(asked, tuple) else ()
 
 
 def _asked(outcome: Outcome, now: float, names: MetricNames) -> list[str]:

@@ -114,7 +114,10 @@ class Telemetry:
             "discovery_failures", "Listings that failed", "workspace", "reason"
         )
         self._discovered = self._gauge(
-            "discovered_targets", "Targets that the selectors of the config find", "workspace", "kind"
+            "discovered_targets",
+            "Targets that the selectors of the config find, those of all shards",
+            "workspace",
+            "kind",
         )
         self._unknown = self._counter(
             "unknown_api_items",

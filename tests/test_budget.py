@@ -109,7 +109,7 @@ def test_only_what_is_too_much_is_stretched() -> None:
     }
     assert warnings_of(polled) == [
         (
-            "red: model targets are polled every 126 s instead of 60 s, since requests_per_second "
+            "red: model targets are polled every 127 s instead of 60 s, since requests_per_second "
             "allows no more: raise it, ask less or raise poll.interval"
         )
     ]
@@ -118,7 +118,7 @@ def test_only_what_is_too_much_is_stretched() -> None:
 def test_an_interval_stretched_beyond_stale_after_is_said() -> None:
     polled = config(workspace("red", 0.1, *[LoopsOptions()] * 60))
     (_, warning) = warnings_of(polled)
-    assert "632 s" in warnings_of(polled)[0]
+    assert "every 632 s" in warnings_of(polled)[0]
     assert warning.startswith("red: that is longer than poll.stale_after (300 s)")
 
 

@@ -125,6 +125,14 @@ def test_a_wrong_key_is_said_once_for_listing_and_polling(live: Live) -> None:
     assert sum("HTTP 401" in line for line in lines) == 2
 
 
+def test_of_what_could_not_be_listed_it_does_not_say_that_it_is_not_there(live: Live, api: Simulator) -> None:
+    api.fail("/v1/models$", "503")
+    lines, good = live("models: [{model_id: q7chat32, environment: production}]")
+    assert not good
+    assert [line for line in lines if "environment" in line] == []
+    assert "team: could not list models: HTTP 503" in lines
+
+
 def test_it_names_what_matches_nothing(live: Live) -> None:
     lines, good = live(
         "models: [{model_id: q7chat32, environment: nowhere}]",

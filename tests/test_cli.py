@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
+import bcrypt
 import pytest
+import trustme
 from prometheus_client.parser import text_string_to_metric_families
 
 from exporter import __version__
@@ -16,6 +19,7 @@ from exporter.simulator import Simulator, World
 from exporter.web.server import listen
 
 KEY = "s3cr3t-key"
+HASH = bcrypt.hashpw(b"password", bcrypt.gensalt(4)).decode()
 CONFIG = """
 poll: {{interval: 30s, timeout: 2s, concurrency: 1}}
 workspaces:
@@ -119,6 +123,7 @@ def test_every_command_has_a_help_with_its_defaults(command: str, capsys: pytest
         ["check", "extra"],
         ["check", "--web.enable-lifecycle"],
         ["demo", "--targets=many"],
+        ["demo", "--targets=0"],
         ["once", "--config=config.yaml"],
     ],
     ids=" ".join,
@@ -189,7 +194,7 @@ def test_check_says_what_one_shard_polls_at_its_part_of_the_rate(cli: Cli, confi
 def test_check_needs_to_know_which_shard(cli: Cli, config: str) -> None:
     done = cli("check", config, "--total-shards=2")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--shard: ''" in done.stderr
+    assert done.stderr == "--shard is missing: which of 2 this is, from 0 to 1\n"
 
 
 def test_check_warns_of_more_than_the_rate_allows(cli: Cli, tmp_path: Path) -> None:
@@ -197,7 +202,7 @@ def test_check_warns_of_more_than_the_rate_allows(cli: Cli, tmp_path: Path) -> N
     path.write_text(CONFIG.format(url="http://127.0.0.1:9", rate=0.05))
     done = cli("check")
     assert done.returncode == 0
-    assert "team: model targets are polled every 63 s instead of 30 s" in done.stdout
+    assert "team: model targets are polled every 64 s instead of 30 s" in done.stdout
     assert "loops targets are polled" not in done.stdout
 
 
@@ -210,7 +215,45 @@ def test_check_reads_the_web_config_too(cli: Cli, config: str, tmp_path: Path) -
     web.write_text("http_server_config: {http2: false}\n")
     done = cli("check", config, f"--web.config.file={web}")
     assert done.returncode == 0
-    assert done.stdout.startswith(f"{web}: no TLS, 0 users\nteam/")
+    assert done.stdout.startswith(f"{web}: no TLS, users: 0\nteam/")
+
+
+@pytest.mark.parametrize(
+    ("days", "users", "said"),
+    [
+        (None, 0, ["no TLS, users: 0"]),
+        (
+            None,
+            1,
+            ["no TLS, users: 1", "  passwords cross the network in clear: use them together with TLS"],
+        ),
+        (30, 1, ["TLS until {date}, users: 1"]),
+        (-30, 0, ["TLS that ended on {date}: renew it, users: 0"]),
+    ],
+)
+def test_check_says_what_a_web_config_comes_to(
+    cli: Cli, config: str, tmp_path: Path, days: int | None, users: int, said: list[str]
+) -> None:
+    lines = [f"basic_auth_users: {{admin: '{HASH}'}}"] * users or ["{}"]
+    end = datetime.now(UTC) + timedelta(days or 0)
+    if days is not None:
+        certificate = trustme.CA().issue_cert("localhost", not_after=end)
+        certificate.private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
+        lines = [each for each in lines if each != "{}"]
+        lines.append("tls_server_config: {cert_file: server.pem, key_file: server.pem}")
+    (tmp_path / "web.yaml").write_text("\n".join(lines))
+    done = cli("check", config, "--web.config.file=web.yaml")
+    told = done.stdout.partition("team/")[0].splitlines()
+    said[0] = f"web.yaml: {said[0]}"
+    assert (done.returncode, told) == (0, [each.format(date=f"{end:%Y-%m-%d}") for each in said])
+
+
+@pytest.mark.parametrize("text", ["", "garbage", None], ids=["empty", "no mapping", "not there"])
+def test_check_names_a_web_config_once(cli: Cli, config: str, tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "web.yaml").write_text(text)
+    done = cli("check", config, "--web.config.file=web.yaml")
+    assert (done.returncode, done.stderr.count("web.yaml")) == (1, 1)
 
 
 def test_check_tells_the_problems_of_both_files(cli: Cli, tmp_path: Path) -> None:
@@ -244,6 +287,19 @@ def test_once_prints_metrics_to_stdout_and_a_diagnosis_to_stderr(cli: Cli, confi
         "team/model/upsca1er/x1idle06: ok",
         "team/loops/tr2x4sft: ok",
     ]
+
+
+def test_once_polls_what_is_one_shards(cli: Cli, config: str) -> None:
+    told = [cli("once", config, f"--shard={n}", "--total-shards=2").stderr for n in (0, 1)]
+    heads = sorted(line.partition(": ok")[0] for text in told for line in text.splitlines() if ": ok" in line)
+    assert heads == ["team/loops/tr2x4sft", "team/model/q7chat32/w5prod01", "team/model/upsca1er/x1idle06"]
+
+
+def test_once_says_what_to_do_about_a_listing_that_failed(cli: Cli, config: str, api: Simulator) -> None:
+    api.fail("/v1/models$", "403")
+    done = cli("once", config)
+    assert done.returncode == 1
+    assert "team: could not list models: HTTP 403: not allowed\n  advice: the key lacks" in done.stderr
 
 
 def test_once_exits_1_if_a_target_failed_and_still_prints_the_others(

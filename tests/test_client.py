@@ -383,6 +383,7 @@ def test_after_a_429_the_endpoint_is_left_alone(simulator: Simulator, client_for
     with pytest.raises(EndpointPaused) as caught:
         ask(client)
     assert 36 < caught.value.seconds <= 37
+    assert caught.value.endpoint == "model_metrics"
     assert client.loops_metrics("tr2x4sft", {}, itself).metrics.cpu_usage
     assert simulator.requests == {("model_metrics", 429): 1, ("loops_metrics", 200): 1}
 
@@ -677,7 +678,7 @@ def test_once_nothing_gets_through_only_a_probe_per_interval_goes_out(
     sent = len(told.requests)
     with pytest.raises(CircuitOpen) as caught:
         client.loops_metrics("tr2x4sft", {}, itself)
-    assert caught.value.reason == outage.error.reason
+    assert (caught.value.reason, caught.value.endpoint) == (outage.error.reason, "loops_metrics")
     assert KEY not in str(caught.value)
     assert len(told.requests) == sent
 

@@ -1,5 +1,7 @@
 """What `once` tells a person about one poll."""
 
+from typing import Literal
+
 import pytest
 
 from exporter.baseten.errors import REASONS, Reason
@@ -112,8 +114,20 @@ def test_a_poll_that_was_held_back_says_why_and_no_more() -> None:
     assert list(diagnose(outcome, 0.0, MetricNames("team"))) == [f"{MODEL}: not polled: paused for 9 s"]
 
 
-def test_names_that_the_api_rejects_are_said() -> None:
+@pytest.mark.parametrize(
+    ("metrics", "rejected"),
+    [
+        pytest.param(("a", "made_up"), ["made_up"], id="names"),
+        pytest.param("all", ["baseten_replicas_active"], id="all that are known"),
+        pytest.param("default", [], id="those the API chooses"),
+    ],
+)
+def test_of_the_names_that_the_api_rejects_those_are_said_that_were_asked_for(
+    metrics: Literal["all", "default"] | tuple[str, ...], rejected: list[str]
+) -> None:
     names = MetricNames("team")
-    names.reject(("made_up",), 0.0)
-    outcome = Outcome(MODEL, 0.1, harvest=harvest("a"), snapshot=to_snapshot(MODEL, harvest("a")))
-    assert "  rejected: the API does not know the metric made_up" in diagnose(outcome, 0.0, names)
+    for name in ("made_up", "baseten_replicas_active"):
+        names.reject((name,), 0.0)
+    target = Target("team", "m", "d", ModelOptions(metrics=metrics))
+    lines = [line for line in diagnose(Outcome(target, 0.1), NOW, names) if "rejected" in line]
+    assert lines == [f"  rejected: the API does not know the metric {name}" for name in rejected]

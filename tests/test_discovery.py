@@ -11,6 +11,7 @@ import pytest
 
 from exporter import exposition
 from exporter.app import Exporter
+from exporter.baseten.circuit import THRESHOLD
 from exporter.baseten.client import Client
 from exporter.baseten.errors import Stopping
 from exporter.baseten.inventory import METRICS, Inventory
@@ -195,6 +196,15 @@ def test_what_a_listing_says_in_vain_is_counted(bench: Bench, path: str, fault: 
 
 
 # Listings that fail
+
+
+def test_what_is_not_listed_since_nothing_gets_through_is_named(bench: Bench) -> None:
+    bench.api.fail("", "401")
+    for _ in range(THRESHOLD + 1):
+        bench.exporter.list_once()
+    error = bench.exporter.discoveries["w"].error
+    assert error is not None
+    assert (error.endpoint, str(error).partition(",")[0]) == ("models", "not asked")
 
 
 def _named(*faults: str) -> dict[str, str | Fault]:

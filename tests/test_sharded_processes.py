@@ -112,12 +112,13 @@ def test_a_shard_tells_which_it_is_and_how_much_it_polls(whole: Page, shards: li
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--shard=4"], "4 is not one of 4 shards, which count from 0 to 3"),
-        ([], "'' is neither a number nor a name that ends in one, such as exporter-0"),
+        (["--shard=4"], ": 4 is not one of 4 shards, which count from 0 to 3"),
+        (["--shard=x"], ": 'x' is neither a number nor a name that ends in one, such as exporter-0"),
+        ([], " is missing: which of 4 this is, from 0 to 3"),
     ],
-    ids=["beyond the total", "missing"],
+    ids=["beyond the total", "no number", "missing"],
 )
 def test_a_shard_that_cannot_be_is_refused(config: Path, options: list[str], message: str) -> None:
     command = [sys.executable, "-m", "exporter", f"--config.file={config}", "--total-shards=4", *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (2, f"--shard: {message}\n")
+    assert (done.returncode, done.stderr) == (2, f"--shard{message}\n")

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from prometheus_client import Metric
 
 from exporter.baseten import catalogue, inventory
+from exporter.baseten.drift import Unknown
 from exporter.baseten.loops_metrics import METRICS
 from exporter.store import HEALTH
 from exporter.telemetry import Telemetry
@@ -54,7 +55,8 @@ _INVENTORY = """\
 ## What is listed
 
 These say what there is, what state it is in and what it costs, as of the last listing. They exist for every
-listed deployment, also one that is scaled to zero or has no metrics.
+listed deployment, also one that is scaled to zero or has no metrics. While listing fails, what was last
+listed stays, for however long: `baseten_exporter_discovery_last_success_timestamp_seconds` says since when.
 """
 
 _EXPORTER = """\
@@ -102,6 +104,14 @@ def _exporter_rows() -> Iterator[Row]:
     telemetry = Telemetry()
     telemetry.watch(["workspace"])
     telemetry.requested("workspace", "model_metrics", "200", 0)
+    telemetry.shard(0, 1)
+    telemetry.discovered("workspace", "model", 0)
+    telemetry.discovery_succeeded("workspace", 0)
+    telemetry.paused("workspace", "model_metrics", 0)
+    telemetry.unknown("model_metrics", Unknown("field", "$"))
+    telemetry.intervals(0, {("workspace", "model"): 0})
+    telemetry.web_config(good=True)
+    telemetry.certificate(0)
     for metric in telemetry.registry.collect():
         if metric.name.startswith("baseten_exporter_"):
             name = metric.name + ("_total" if metric.type == "counter" else "")

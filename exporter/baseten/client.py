@@ -19,7 +19,7 @@ from exporter.baseten.circuit import Circuit, Outage
 from exporter.baseten.connections import Connections
 from exporter.baseten.deadline import Deadline
 from exporter.baseten.drift import Drift, Unknown
-from exporter.baseten.errors import ApiError, EndpointPaused, Stopping
+from exporter.baseten.errors import ApiError, EndpointPaused, HeldBack, Stopping
 from exporter.baseten.replies import Reply, content, gather, refusal, transport_error
 from exporter.baseten.throttle import Throttle
 
@@ -196,8 +196,13 @@ class Client:
         spare: Spare | None = None,
     ) -> Made:
         self._present_key()
-        self._circuit.enter()
-        self._take_turn(self.throttles[endpoint].reserve(), endpoint)
+        try:
+            self._circuit.enter()
+            turn = self.throttles[endpoint].reserve()
+        except HeldBack as held:
+            held.endpoint = endpoint
+            raise
+        self._take_turn(turn, endpoint)
         key = self._present_key()  # it may have been replaced while this waited for its turn
         end = time.monotonic() + self._connection.timeout
         try:

@@ -61,9 +61,10 @@ class ApiError(Exception):
 
 
 class HeldBack(Exception):  # noqa: N818 - a state, not an error: the poll is skipped
-    """Not asked, for a failure before: `reason` says of which kind."""
+    """Not asked, for a failure before: `reason` says of which kind, `endpoint` what was to be asked."""
 
     reason: Reason
+    endpoint = ""
 
 
 class EndpointPaused(HeldBack):

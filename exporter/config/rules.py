@@ -123,14 +123,20 @@ class _Builder:
             max_sample_age=self._seconds("poll.max_sample_age", raw.max_sample_age),
             max_series_per_target=raw.max_series_per_target,
         )
-        interval = f"the interval ({raw.interval})"
+        interval = f"the interval ({self._told('poll.interval', raw.interval)})"
         if timing.timeout > timing.interval:
-            message = f"{raw.timeout} is longer than {interval} and would outlast a poll's turn: write less"
+            given = self._told("poll.timeout", raw.timeout)
+            message = f"{given} is longer than {interval} and would outlast a poll's turn: write less"
             self._refuse(message, "poll.timeout", "poll.interval")
         if timing.stale_after < timing.interval:
-            message = f"{raw.stale_after} is shorter than {interval} and series would flicker: write more"
+            given = self._told("poll.stale_after", raw.stale_after)
+            message = f"{given} is shorter than {interval} and series would flicker: write more"
             self._refuse(message, "poll.stale_after", "poll.interval")
         return timing
+
+    def _told(self, path: str, value: str) -> str:
+        """A value as the person who wrote the file, or did not write it there, knows it."""
+        return value if path in self._given else f"{value} by default"
 
     def _workspace(self, path: str, raw: schema.Workspace) -> Workspace | None:
         models, loops = _placed(f"{path}.models", raw.models), _placed(f"{path}.loops", raw.loops)

@@ -12,6 +12,7 @@ from exporter.config.problems import shown, without_keys
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 _EMPTY = "is empty: write a value, or take the key out if it is optional"
+_NO_MAPPING = "is empty: write {} for its defaults, or take the key out if it is optional"
 _IN_CLEAR = (
     "a key does not belong in this file, which ends up in git, in ConfigMaps and in `helm get values`: "
     "write api_key_env with the name of an environment variable, or api_key_file with the path of a file"
@@ -86,7 +87,9 @@ class Walker:
     def _mapping(self, value: object, path: str) -> dict[Any, Any]:
         if isinstance(value, dict):
             return value
-        wrong = _EMPTY if value is None else f"{shown(value)} stands where a mapping (key: value) belongs"
+        wrong = (
+            _NO_MAPPING if value is None else f"{shown(value)} stands where a mapping (key: value) belongs"
+        )
         self.refuse(wrong, path)
         return {}
 

@@ -108,7 +108,9 @@ class Lister:
         except ApiError as error:
             self.failures.append(error.kept())
         except HeldBack as held:
-            self.failures.append(ApiError(held.reason, str(held)))
+            failure = ApiError(held.reason, str(held))
+            failure.endpoint = held.endpoint
+            self.failures.append(failure)
         return old
 
 

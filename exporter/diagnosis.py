@@ -37,6 +37,7 @@ _DROPS: Mapping[DropReason, str] = MappingProxyType(
         "bad_label": "a label that is no text",
         "misaligned": "values that do not line up with their labels",
         "duplicate": "a second value for the same series",
+        "too_long": "more than 4 MiB of names and labels in all",
         "series_limit": "more series than poll.max_series_per_target",
     }
 )

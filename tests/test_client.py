@@ -400,7 +400,7 @@ def test_a_redirect_is_not_followed(simulator: Simulator, client_for: ClientFor,
 
 
 TOO_LARGE = ("too_large", "the answer is larger than 8 MiB")
-TOO_MUCH = ("too_large", "the answer holds more than 1,000,000 values")
+TOO_MUCH = ("too_large", "the answer holds more than 500,000 values")
 ZIPPED = gzip.compress(ANSWER)
 
 
@@ -471,6 +471,16 @@ def test_a_body_that_is_no_answer(
     error = failure(client_for(simulator.url))
     assert error.reason == reason
     assert message in str(error)
+
+
+@pytest.mark.parametrize(("encoding", "content"), [("br", b"x"), ("gzip", b"junk")])
+def test_of_a_refusal_that_cannot_be_read_the_status_counts(
+    simulator: Simulator, client_for: ClientFor, encoding: str, content: bytes
+) -> None:
+    simulator.fail("", body(content, 429, (("Content-Encoding", encoding), ("Retry-After", "37"))))
+    client = client_for(simulator.url)
+    assert str(failure(client)) == "HTTP 429"
+    assert 36 < client.paused("model_metrics") <= 37
 
 
 def test_of_a_long_refusal_only_the_status_is_told(simulator: Simulator, client_for: ClientFor) -> None:
@@ -827,14 +837,14 @@ def test_a_proxy_of_the_environment_is_used(
     assert seen[0].startswith(b"GET http://api.test/v1/models/q7chat32/deployments/w5prod01/metrics")
 
 
-@pytest.mark.parametrize("excepted", ["127.0.0.1", "api.test, 127.0.0.1", "*"])
+@pytest.mark.parametrize("excepted", ["127.0.0.1", "api.test, 127.0.0.1", "*", "127.0.0.1:{port}"])
 def test_an_address_excepted_from_the_proxy_is_asked_directly(
     monkeypatch: pytest.MonkeyPatch, simulator: Simulator, client_for: ClientFor, excepted: str
 ) -> None:
     seen: list[bytes] = []
     with server(lambda connection: seen.append(head(connection))) as address:
         monkeypatch.setenv("HTTP_PROXY", f"http://{address}")
-        monkeypatch.setenv("NO_PROXY", excepted)
+        monkeypatch.setenv("NO_PROXY", excepted.format(port=urlsplit(simulator.url).port))
         assert ask(client_for(simulator.url)).metric_descriptors
     assert seen == []
 

@@ -112,6 +112,19 @@ def test_of_a_ca_file_only_the_certificates_count(write: Write) -> None:
     assert load(path, ENVIRON).workspaces[0].ca == "\n".join([certificate.strip()] * 2)
 
 
+@pytest.mark.parametrize(
+    "content",
+    ["", "hello", "-----BEGIN CERTIFICATE-----\nMIIB\n# Társaság\n{certificate}"],
+    ids=["empty", "no PEM", "a certificate without its end"],
+)
+def test_a_ca_file_without_good_certificates_is_refused(write: Write, content: str) -> None:
+    path = write((FOLDER / "minimal.ok.yml").read_text() + "    ca_file: bundle.pem\n")
+    certificate = (FOLDER / "ca.pem").read_text()
+    (path.parent / "bundle.pem").write_bytes(content.format(certificate=certificate).encode("latin1"))
+    with pytest.raises(ConfigError, match="holds no PEM certificate"):
+        load(path, ENVIRON)
+
+
 def test_a_trailing_slash_of_the_url_goes(write: Write) -> None:
     path = write((FOLDER / "minimal.ok.yml").read_text() + "    api_url: http://[::1]:8080/proxy//\n")
     assert load(path, ENVIRON).workspaces[0].api_url == "http://[::1]:8080/proxy"

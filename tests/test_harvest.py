@@ -63,11 +63,23 @@ def test_every_finite_number_is_kept(raw: float) -> None:
 
 def test_the_second_value_of_a_series_is_counted_and_named() -> None:
     harvest = Harvest(oldest=0)
-    for value in (1, 2, 3):
-        harvest.add("x", "", (("a", "1"),), value, time=10)
-    assert harvest.families() == [Family("x", "", (Sample((("a", "1"),), 1.0),))]
-    assert harvest.dropped == {"duplicate": 2}
-    assert harvest.duplicates == ["x{'a': '1'}"] * 2
+    for value, label in ((1, "1"), (2, "1"), (3, "1"), (4, "2"), (5, "2")):
+        harvest.add("x", "", (("a", label),), value, time=10)
+    assert harvest.families() == [Family("x", "", (Sample((("a", "1"),), 1.0), Sample((("a", "2"),), 4.0)))]
+    assert harvest.dropped == {"duplicate": 3}
+    assert harvest.duplicate == "x{'a': '1'}"
+
+
+def test_a_target_has_so_many_series_with_so_much_text() -> None:
+    harvest = Harvest(oldest=0, max_series=3, max_text=20)
+    for label in ("one", "x" * 14, "two", "three", "four"):
+        harvest.add("x", "", (("a", label),), 1.0, time=10)
+    (family,) = harvest.families()
+    assert [labels for labels, _ in family.samples] == [(("a", text),) for text in ("one", "x" * 14)]
+    assert harvest.dropped == {"too_long": 3}
+    harvest.add("x", "", (), 1.0, time=10)
+    harvest.add("y", "", (), 1.0, time=10)
+    assert harvest.dropped == {"too_long": 3, "series_limit": 1}
 
 
 def test_losses_found_elsewhere_are_counted_too() -> None:

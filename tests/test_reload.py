@@ -160,13 +160,13 @@ def test_a_new_ca_under_the_same_path_is_trusted(tmp_path: Path, bench: Bench) -
 @pytest.mark.parametrize(
     ("keys", "left_alone"),
     [
-        pytest.param({"requests_per_second": 50}, True, id="the same API"),
+        pytest.param({"requests_per_second": "50"}, True, id="the same API"),
         pytest.param({"api_url": "{url}/"}, True, id="the same API, written otherwise"),
         pytest.param({"api_url": "{url}/other"}, False, id="another API"),
     ],
 )
 def test_a_pause_that_the_api_asked_for_outlives_the_client(
-    bench: Bench, keys: Mapping[str, object], *, left_alone: bool
+    bench: Bench, keys: Mapping[str, str], *, left_alone: bool
 ) -> None:
     bench.api.fail("/metrics", "429 body", times=1)
     bench.poll_all()
@@ -174,7 +174,9 @@ def test_a_pause_that_the_api_asked_for_outlives_the_client(
     bench.reload(bench.workspace(**{key: str(each).format(url=bench.api.url) for key, each in keys.items()}))
     bench.poll_all()
     assert bench.counted("polls_skipped")["team", "model", "paused"] == left_alone
-    assert (bench.exporter.poller.apis["team"].client is before) == ("/" in str(keys) and left_alone)
+    client = bench.exporter.poller.apis["team"].client
+    assert (client is before) == ("/" in str(keys) and left_alone)
+    assert client.throttles["model_metrics"].rate == float(keys.get("requests_per_second", "100"))
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_a_node_that_comes_twice_keeps_its_first_values() -> None:
     harvest = loops_translated(loops(per_node_metrics=nodes))
     assert lines(harvest) == ['baseten_loops_node_cpu_usage_cores{node_id="n"} 1.0']
     assert harvest.dropped == {"duplicate": 1}
-    assert harvest.duplicates == ["baseten_loops_node_cpu_usage_cores{'node_id': 'n'}"]
+    assert harvest.duplicate == "baseten_loops_node_cpu_usage_cores{'node_id': 'n'}"
 
 
 @pytest.mark.parametrize(

@@ -332,7 +332,7 @@ def test_two_sources_on_one_series_keep_the_first_and_name_the_second() -> None:
     harvest = translated(current([[1], [2]], metric("a.b", "GAUGE", ""), metric("a:b", "GAUGE", "")))
     assert lines(harvest) == ["baseten_model_engine_a_b 1.0"]
     assert harvest.dropped == {"duplicate": 1}
-    assert harvest.duplicates == ["baseten_model_engine_a_b{}"]
+    assert harvest.duplicate == "baseten_model_engine_a_b{}"
 
 
 @pytest.mark.parametrize(("oldest", "kept"), [(990, True), (990.1, False)])

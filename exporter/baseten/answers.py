@@ -99,7 +99,7 @@ class ErrorBody(msgspec.Struct, frozen=True):
 
 Answer = TypeVar("Answer")
 
-MAX_VALUES = 1_000_000
+MAX_VALUES = 500_000
 """JSON values in an answer. Three bytes of JSON can become 64 of Python: a cap on the body is not enough."""
 
 

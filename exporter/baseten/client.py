@@ -45,7 +45,7 @@ _JITTER = (0.1, 0.5)
 
 _READING = threading.Lock()
 """Answers are unfolded, decoded and used one at a time, over all workspaces: so what they unfold to is in
-memory once, however many polls are under way. It takes no time, since Python runs one thread at a time."""
+memory once, however many polls are under way. It takes little time: Python runs one thread at a time."""
 
 Answer = TypeVar("Answer")
 Made = TypeVar("Made")

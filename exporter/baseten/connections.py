@@ -81,7 +81,7 @@ class Connections:
 
 def _proxy(url: httpx.URL) -> str | None:
     """The proxy that the environment names for `url`."""
-    if urllib.request.proxy_bypass(url.host):
+    if any(map(urllib.request.proxy_bypass, (url.host, url.netloc.decode()))):  # without and with its port
         return None
     proxies = urllib.request.getproxies()
     proxy = proxies.get(url.scheme) or proxies.get("all")

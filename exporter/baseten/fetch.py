@@ -21,6 +21,10 @@ _MAX_SKEW = 300.0
 """Seconds that the API's clock may be ahead of ours; a later value would look fresh for ever."""
 
 
+_MAX_TEXT = 4 * 2**20
+"""Characters of a target's names and labels: twice what 20,000 usual series have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """A workspace's client and what was learned through it."""
@@ -39,7 +43,7 @@ class Limits:
 
 def fetch(api: Api, target: Target, now: float, limits: Limits) -> Harvest:
     """Poll `target` once; raises ApiError, HeldBack or Stopping. `now` in seconds since the epoch."""
-    harvest = Harvest(now - limits.max_sample_age, now + _MAX_SKEW, limits.max_series)
+    harvest = Harvest(now - limits.max_sample_age, now + _MAX_SKEW, limits.max_series, _MAX_TEXT)
     if isinstance(target.options, LoopsOptions):
         _fetch_loops(api, target, target.options, now, harvest)
     else:

@@ -15,6 +15,7 @@ DropReason = Literal[
     "bad_label",  # a label that is no text
     "misaligned",  # values and label_sets do not line up: the whole descriptor is lost
     "duplicate",  # two sources land on one series: the first wins
+    "too_long",  # more text in all the names and labels than a target may have
     "series_limit",  # more series than max_series_per_target: the first ones win
 ]
 DROP_REASONS: tuple[DropReason, ...] = get_args(DropReason)
@@ -23,19 +24,28 @@ DROP_REASONS: tuple[DropReason, ...] = get_args(DropReason)
 class Harvest:
     """Gathers samples into families.
 
-    A value's time lies from `oldest` to `latest`, and there are at most `max_series` of them.
-    `dropped` counts what was lost and why, `duplicates` names the series that came twice, and
+    A value's time lies from `oldest` to `latest`, and there are at most `max_series` of them, with at most
+    `max_text` characters in their names and labels: a long name in an answer is on every line of a page.
+    `dropped` counts what was lost and why, `duplicate` names the first series that came twice, and
     `newest` is the time of the newest value kept.
     """
 
-    def __init__(self, oldest: float, latest: float = math.inf, max_series: float = math.inf) -> None:
+    def __init__(
+        self,
+        oldest: float,
+        latest: float = math.inf,
+        max_series: float = math.inf,
+        max_text: float = math.inf,
+    ) -> None:
         self.dropped: Counter[DropReason] = Counter()
-        self.duplicates: list[str] = []
+        self.duplicate: str | None = None
         self.newest: float | None = None
         self._oldest = oldest
         self._latest = latest
         self._max_series = max_series
+        self._max_text = max_text
         self._series = 0
+        self._text = 0
         self._families: dict[str, dict[Labels, Sample]] = {}
         self._help: dict[str, str] = {}
 
@@ -58,12 +68,15 @@ class Harvest:
             return
         if labels in self._families.get(name, ()):
             self.dropped["duplicate"] += 1
-            self.duplicates.append(f"{name}{dict(labels)}")
+            if self.duplicate is None:
+                self.duplicate = f"{name}{dict(labels)}"
             return
-        if self._series >= self._max_series:
-            self.dropped["series_limit"] += 1
+        text = len(name) + sum([len(each) for _, each in labels])
+        if self._series >= self._max_series or self._text + text > self._max_text:
+            self.dropped["series_limit" if self._series >= self._max_series else "too_long"] += 1
             return
         self._series += 1
+        self._text += text
         self._help.setdefault(name, help_text)
         self._families.setdefault(name, {})[labels] = Sample(labels, value)
         if self.newest is None or time > self.newest:

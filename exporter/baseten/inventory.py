@@ -27,6 +27,9 @@ _PERCENT = 100.0
 _PER_HOUR = 60.0
 """Prices are listed per minute."""
 
+_MAX_TEXT = 64 * 2**20
+"""Characters of all names and labels: some ten times what 10,000 deployments usually have."""
+
 _MAX_USER_LABELS = 20
 _MAX_LABEL_LENGTH = 200
 
@@ -156,7 +159,7 @@ def harvest(inventory: Inventory, metadata: Collection[str]) -> Harvest:
 
     `metadata` names the labels that stand on every series of a deployment; its info has them all.
     """
-    gathered = Harvest(oldest=0.0)
+    gathered = Harvest(oldest=0.0, max_text=_MAX_TEXT)
     for listing in inventory.models.values():
         for deployment in listing.deployments:
             _add_deployment(gathered, listing.model, deployment, inventory.prices, metadata)

@@ -4,12 +4,16 @@ Only ids are required. Who owns what is not read at all, so that no e-mail addre
 `unread` names the documented fields of a type that are of no use here.
 """
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
 Text = str | None
 Number = float | None
+
+Item = TypeVar("Item")
+Items = Annotated[list[Item], msgspec.Meta(max_length=20_000)]
+"""What is listed is all kept: more than anybody has is no listing."""
 
 DeploymentStatus = Annotated[
     Text,
@@ -65,7 +69,7 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Models(msgspec.Struct, frozen=True):
-    models: list[Model]
+    models: Items[Model]
 
 
 class Autoscaling(msgspec.Struct, frozen=True):
@@ -96,7 +100,7 @@ class Deployment(msgspec.Struct, frozen=True):
 
 
 class Deployments(msgspec.Struct, frozen=True):
-    deployments: list[Deployment]
+    deployments: Items[Deployment]
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -126,7 +130,7 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Environments(msgspec.Struct, frozen=True):
-    environments: list[Environment]
+    environments: Items[Environment]
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -158,7 +162,7 @@ class Trainer(msgspec.Struct, frozen=True):
 
 
 class Trainers(msgspec.Struct, frozen=True):
-    deployments: list[Trainer]
+    deployments: Items[Trainer]
 
 
 class InstanceType(msgspec.Struct, frozen=True):
@@ -177,4 +181,4 @@ class Price(msgspec.Struct, frozen=True):
 
 
 class Prices(msgspec.Struct, frozen=True):
-    instance_types: list[Price]
+    instance_types: Items[Price]

@@ -87,7 +87,7 @@ def transport_error(error: Exception) -> ApiError:
 
 def refusal(reply: Reply) -> ApiError:
     """The ApiError for an answer that is not 200."""
-    details = _error_body(content(reply))
+    details = _error_body(reply)
     said = next((str(text) for text in (details.error, details.message, details.code) if text), "")
     message = f"HTTP {reply.status}" + (f": {said[:_EXCERPT]}" if said else "")
     if 300 <= reply.status < 400:
@@ -109,12 +109,12 @@ def _reason(status: int) -> Reason:
     return "client_error" if status >= 400 else "invalid_response"
 
 
-def _error_body(body: bytes | bytearray) -> ErrorBody:
-    if len(body) > _MAX_REFUSAL:  # no explanation of the API's
-        return ErrorBody()
+def _error_body(reply: Reply) -> ErrorBody:
+    """What is said of it; nothing, where that is no explanation of the API's."""
     try:
-        return msgspec.json.decode(body, type=ErrorBody)
-    except (msgspec.DecodeError, RecursionError):
+        body = content(reply)
+        return msgspec.json.decode(body, type=ErrorBody) if len(body) <= _MAX_REFUSAL else ErrorBody()
+    except (ApiError, msgspec.DecodeError, RecursionError):
         return ErrorBody()
 
 

@@ -32,7 +32,9 @@ _TAKEN_LABELS = frozenset(
         *("node_id", "gpu_rank", "quantile", "status", "stat", "replica", "gpu", "condition", "le"),
     }
 )
-_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+_CERTIFICATE = re.compile(
+    "-----BEGIN (?:X509 )?CERTIFICATE-----.*?-----END (?:X509 )?CERTIFICATE-----", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +196,8 @@ class _Builder:
             return None
         certificates, reason = "", "holds no PEM certificate"
         try:
-            certificates = "\n".join(_CERTIFICATE.findall((self._folder / raw).read_text(errors="replace")))
+            text = (self._folder / raw).read_text("ascii", "backslashreplace")  # comments may hold anything
+            certificates = "\n".join(_CERTIFICATE.findall(text))
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=certificates or "none")
         except OSError as error:
             if not isinstance(error, ssl.SSLError):

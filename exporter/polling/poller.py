@@ -17,6 +17,7 @@ from exporter.telemetry import Telemetry
 log = logging.getLogger(__name__)
 
 _MAX_WARNED = 1000
+_LONGEST_NAMED = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +108,10 @@ class Poller:
         return Outcome(target, 0.0, asked=False, reason=held.reason, error=message)
 
     def _warn_of_losses(self, target: Target, harvest: Harvest) -> None:
-        if harvest.duplicates:
-            first, *more = harvest.duplicates
-            self._warn_once(
-                "two values for one series: the first is kept", target, series=first, more=len(more)
-            )
+        if harvest.duplicate:
+            more = harvest.dropped["duplicate"] - 1
+            message = "two values for one series: the first is kept"
+            self._warn_once(message, target, series=harvest.duplicate[:_LONGEST_NAMED], more=more)
         if lost := harvest.dropped["series_limit"]:
             message = "more series than max_series_per_target: the rest is dropped"
             self._warn_once(message, target, limit=self.limits.max_series, dropped=lost)

@@ -104,6 +104,8 @@ class _Run:
         self._scrape(3)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             list(pool.map(self._exporter.get, ["/api/v1/targets"] * _AT_ONCE))
+            # Reloads wait for one another, so that each of the server's threads has one.
+            list(pool.map(lambda _: self._exporter.reload(), range(_AT_ONCE)))
         self._say("everything was polled once")
         return rest._replace(usage=self._usage())
 

@@ -197,6 +197,31 @@ class Teaching:
         use(ModelAnswer(names, [ValueSet([[30.0]] * len(names))], start, end))
 
 
+@pytest.mark.parametrize(
+    ("max_series", "length", "kept"),
+    [
+        pytest.param(200, 40_000, 104, id="4 MiB of text"),
+        pytest.param(40_000, 40_000, 199, id="200 characters for each of many series"),
+        pytest.param(100, 400, 100, id="less text than that, and more series"),
+    ],
+)
+def test_what_is_kept_of_a_long_name(max_series: int, length: int, kept: int) -> None:
+    class Wordy:
+        def model_metrics(
+            self, _: str, __: str, ___: object, use: Callable[[ModelAnswer], None], ____: object
+        ) -> None:
+            sets = [{"n": str(number)} for number in range(1000)]
+            use(ModelAnswer([Descriptor("x" * length, "", "GAUGE", sets)], [ValueSet([[1.0] * 1000])]))
+
+    api = Api(cast("Client", Wordy()), MetricNames("w"))
+    harvest = fetch(api, model(mode="current", metrics=("x",)), NOW, Limits(600, max_series))
+    (family,) = harvest.families()
+    assert len(family.samples) == min(kept, max_series)
+    assert harvest.dropped == {
+        "series_limit" if kept >= max_series else "too_long": 1000 - len(family.samples)
+    }
+
+
 def test_auto_asks_a_name_it_did_not_know_again_once_it_proves_to_settle() -> None:
     teaching = Teaching()
     api = Api(cast("Client", teaching), MetricNames("w"))

@@ -22,7 +22,8 @@ _MAX_SKEW = 300.0
 
 
 _MAX_TEXT = 4 * 2**20
-"""Characters of a target's names and labels: twice what 20,000 usual series have."""
+_MAX_TEXT_EACH = 200
+"""Characters of a target's names and labels: twice what usual series have, if there are that many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,8 @@ class Limits:
 
 def fetch(api: Api, target: Target, now: float, limits: Limits) -> Harvest:
     """Poll `target` once; raises ApiError, HeldBack or Stopping. `now` in seconds since the epoch."""
-    harvest = Harvest(now - limits.max_sample_age, now + _MAX_SKEW, limits.max_series, _MAX_TEXT)
+    text = max(_MAX_TEXT, _MAX_TEXT_EACH * limits.max_series)
+    harvest = Harvest(now - limits.max_sample_age, now + _MAX_SKEW, limits.max_series, text)
     if isinstance(target.options, LoopsOptions):
         _fetch_loops(api, target, target.options, now, harvest)
     else:

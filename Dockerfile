@@ -15,9 +15,11 @@ LABEL org.opencontainers.image.title="baseten-exporter" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=build /opt/venv /opt/venv
-# With an arena for each thread, glibc keeps what a large answer needed as often as there are threads.
+# With an arena for each thread, glibc keeps what a large answer needed as often as there are threads, and what is
+# large but not mapped by itself leaves holes.
 ENV PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
     MALLOC_ARENA_MAX=2 \
+    MALLOC_MMAP_THRESHOLD_=131072 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 USER 65532:65532

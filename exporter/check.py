@@ -7,6 +7,7 @@ from exporter import budget
 from exporter.app import Exporter, part, wanted
 from exporter.baseten.catalogue import CATALOGUE
 from exporter.baseten.client import DEPLOYMENTS, ENVIRONMENTS, LOOPS_DEPLOYMENTS, MODELS, PRICES
+from exporter.baseten.errors import ApiError
 from exporter.baseten.fetch import Api
 from exporter.baseten.listings import Model
 from exporter.baseten.selection import Wanted, counts, missing_environments
@@ -58,7 +59,11 @@ def unmatched(discovery: Discovery) -> Iterator[str]:
 
 def _list(exporter: Exporter) -> Iterator[str]:
     for workspace, errors in exporter.list_once().items():
-        yield from (f"{workspace}: could not list {error.endpoint}: {error}" for error in errors)
+        yield from (unlisted(workspace, error) for error in errors)
+
+
+def unlisted(workspace: str, error: ApiError) -> str:
+    return f"{workspace}: could not list {error.endpoint}: {error}"
 
 
 def _probe(exporter: Exporter) -> Iterator[str]:

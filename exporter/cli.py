@@ -120,7 +120,7 @@ def _once(arguments: Arguments, environ: Environment, redactor: Redactor) -> int
             print(*diagnose(outcome, time.time(), names), sep="\n", file=sys.stderr)
     for workspace, errors in failures.items():
         for error in errors:
-            print(redactor.redact(f"{workspace}: could not list {error.endpoint}: {error}"), file=sys.stderr)
+            print(redactor.redact(check.unlisted(workspace, error)), file=sys.stderr)
             print(f"  advice: {ADVICE[error.reason]}", file=sys.stderr)
     for discovery in exporter.discoveries.values():
         for line in check.unmatched(discovery):

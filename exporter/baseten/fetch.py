@@ -20,7 +20,6 @@ _REJECTED = (400, 422)
 _MAX_SKEW = 300.0
 """Seconds that the API's clock may be ahead of ours; a later value would look fresh for ever."""
 
-
 _MAX_TEXT = 4 * 2**20
 _MAX_TEXT_EACH = 200
 """Characters of a target's names and labels: twice what usual series have, if there are that many."""

@@ -71,9 +71,12 @@ class Harvest:
             if self.duplicate is None:
                 self.duplicate = f"{name}{dict(labels)}"
             return
+        if self._series >= self._max_series:
+            self.dropped["series_limit"] += 1
+            return
         text = len(name) + sum([len(each) for _, each in labels])
-        if self._series >= self._max_series or self._text + text > self._max_text:
-            self.dropped["series_limit" if self._series >= self._max_series else "too_long"] += 1
+        if self._text + text > self._max_text:
+            self.dropped["too_long"] += 1
             return
         self._series += 1
         self._text += text

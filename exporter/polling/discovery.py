@@ -163,6 +163,7 @@ class Discovery:
         labels = (("workspace", self.wanted.workspace),)
         gathered = harvest(inventory, self.wanted.metadata)
         self._lost = gathered.dropped
+        del self._lost["null"]  # where a listing has nothing to say
         listed = self._shard.share(self.wanted.workspace, gathered.families())
         self.description = exposition.pieces(listed, labels)
         self.targets = tuple(each for each in select(self.wanted, inventory) if self._shard.owns(each.key))
@@ -201,8 +202,8 @@ class Discovery:
             self._know(inventory)
             self._found(self)
             self.attempted = True  # only now: what was found is to be polled before the exporter is ready
-        for reason, count in () if lister.failures else self._lost.items():
-            if reason != "null":  # where a listing has nothing to say
+        if not lister.failures:
+            for reason, count in self._lost.items():
                 self._telemetry.dropped(reason, count)
         return lister.failures
 
